@@ -1,0 +1,502 @@
+//! What an error is: text and facts → [`Verdict`].
+//!
+//! Three steps, each in a file: the text and what the host knows become *signals*, the *rules* (data)
+//! look for phrases, codes and statuses in them, and the first rule that holds decides. The *hint*, when
+//! the server said how long to wait, is read beside.
+//!
+//! Deliberately absent: attempts, settings, delays. The classifier does not know that anybody retries.
+
+mod hint;
+mod pattern;
+mod rules;
+mod signals;
+
+use core::fmt;
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::UnixMillis;
+pub use hint::{DelayHint, HintSource, HintValue};
+use pattern::{Compiler, Finder, Found, Hits, Patterns};
+use rules::{RULES, Rule, Statuses};
+pub use signals::Origin;
+use signals::{Scratch, Signals, WINDOW, Window};
+
+/// What kind of error it is (CL7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ErrorClass {
+    /// The model or the service has more work than it can do.
+    Overloaded,
+    /// Requests come too fast; seconds or minutes help.
+    RateLimit,
+    /// The server or a gateway failed.
+    ServerError,
+    /// The connection failed, or the stream was cut.
+    Network,
+    /// A plan's or an account's limit is used up until it resets.
+    UsageLimit,
+    /// The request does not fit into the model's context.
+    Overflow,
+    /// Who asks is not known or not allowed.
+    Auth,
+    /// The account lacks money, credit or the right plan.
+    Billing,
+    /// The request itself is wrong.
+    InvalidRequest,
+    /// The provider refuses the content.
+    ContentFilter,
+    /// Somebody aborted the call.
+    Aborted,
+    /// Recognised, none of the others, and repeating cannot help.
+    OtherFatal,
+    /// Not recognised.
+    Unknown,
+}
+
+impl ErrorClass {
+    /// Every class, in order of declaration.
+    pub const ALL: [Self; 13] = [
+        Self::Overloaded,
+        Self::RateLimit,
+        Self::ServerError,
+        Self::Network,
+        Self::UsageLimit,
+        Self::Overflow,
+        Self::Auth,
+        Self::Billing,
+        Self::InvalidRequest,
+        Self::ContentFilter,
+        Self::Aborted,
+        Self::OtherFatal,
+        Self::Unknown,
+    ];
+
+    /// What to do about it (CL7).
+    #[must_use]
+    pub const fn action(self) -> Action {
+        match self {
+            Self::Overloaded | Self::RateLimit | Self::ServerError | Self::Network => Action::Retry,
+            Self::UsageLimit => Action::Switch,
+            Self::Overflow => Action::Compact,
+            Self::Auth
+            | Self::Billing
+            | Self::InvalidRequest
+            | Self::ContentFilter
+            | Self::Aborted
+            | Self::OtherFatal
+            | Self::Unknown => Action::Stop,
+        }
+    }
+
+    /// Its name on the wire: `rate_limit`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Overloaded => "overloaded",
+            Self::RateLimit => "rate_limit",
+            Self::ServerError => "server_error",
+            Self::Network => "network",
+            Self::UsageLimit => "usage_limit",
+            Self::Overflow => "overflow",
+            Self::Auth => "auth",
+            Self::Billing => "billing",
+            Self::InvalidRequest => "invalid_request",
+            Self::ContentFilter => "content_filter",
+            Self::Aborted => "aborted",
+            Self::OtherFatal => "other_fatal",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What to do about an error (CL7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+// Exhaustive: CL7 names exactly these four.
+pub enum Action {
+    /// Repeat after a delay.
+    Retry,
+    /// Use another credential; retry after a delay if there is none.
+    Switch,
+    /// Let compaction shrink the context.
+    Compact,
+    /// Repeating cannot help.
+    Stop,
+}
+
+impl Action {
+    /// Its name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Switch => "switch",
+            Self::Compact => "compact",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The name of the rule that decided.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RuleId(Cow<'static, str>);
+
+impl RuleId {
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// A piece of the error's text: half open, in bytes of UTF-8, on character boundaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[non_exhaustive]
+pub struct Span {
+    /// The first byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+}
+
+/// What an error is, and why (CL7).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// What it is.
+    pub class: ErrorClass,
+    /// Which rule decided.
+    pub rule: RuleId,
+    /// The piece of the text that decided; None if no text did.
+    pub span: Option<Span>,
+    /// How long the server said to wait.
+    pub hint: Option<DelayHint>,
+}
+
+impl Verdict {
+    /// A verdict of the host's own.
+    #[must_use]
+    pub const fn new(class: ErrorClass) -> Self {
+        Self::of_rule(class, "host")
+    }
+
+    pub(crate) const fn of_rule(class: ErrorClass, rule: &'static str) -> Self {
+        Self {
+            class,
+            rule: RuleId(Cow::Borrowed(rule)),
+            span: None,
+            hint: None,
+        }
+    }
+
+    /// The same with the delay that the server asked for.
+    #[must_use]
+    pub const fn with_hint(mut self, hint: DelayHint) -> Self {
+        self.hint = Some(hint);
+        self
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub const fn action(&self) -> Action {
+        self.class.action()
+    }
+}
+
+/// What the host's SDK knows of an error beside its text. Each fact given replaces the same fact read from
+/// the text.
+///
+/// ```
+/// use retry_machine::{Classifier, ErrorClass, ErrorFacts, UnixMillis};
+/// let facts = ErrorFacts::new().status(503).header("Retry-After", "5");
+/// let verdict = Classifier::shared().classify("upstream said no", &facts, UnixMillis(0));
+/// assert_eq!(verdict.class, ErrorClass::ServerError);
+/// assert_eq!(verdict.hint.unwrap().delay_ms(UnixMillis(0)), 5000);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErrorFacts<'a> {
+    status: Option<u16>,
+    code: Option<Cow<'a, str>>,
+    provider: Option<Cow<'a, str>>,
+    headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+}
+
+impl<'a> ErrorFacts<'a> {
+    /// Nothing known.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            status: None,
+            code: None,
+            provider: None,
+            headers: Vec::new(),
+        }
+    }
+
+    /// The HTTP status.
+    #[must_use]
+    pub const fn status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// The provider's error code or type: `rate_limit_exceeded`.
+    #[must_use]
+    pub fn code(mut self, code: impl Into<Cow<'a, str>>) -> Self {
+        self.code = Some(code.into());
+        self
+    }
+
+    /// Who was called, in the host's words.
+    #[must_use]
+    pub fn provider(mut self, provider: impl Into<Cow<'a, str>>) -> Self {
+        self.provider = Some(provider.into());
+        self
+    }
+
+    /// One header of the response; names are compared without case.
+    #[must_use]
+    pub fn header(
+        mut self,
+        name: impl Into<Cow<'a, str>>,
+        value: impl Into<Cow<'a, str>>,
+    ) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// Tells what errors are. One is enough for a process: it is immutable and shared.
+///
+/// ```
+/// use retry_machine::{Action, Classifier, ErrorClass, ErrorFacts, UnixMillis};
+/// let classifier = Classifier::shared();
+/// let classify = |text| classifier.classify(text, &ErrorFacts::new(), UnixMillis(0));
+///
+/// let verdict = classify("429 Too Many Requests");
+/// assert_eq!((verdict.class, verdict.action()), (ErrorClass::RateLimit, Action::Retry));
+///
+/// // A status counts only where a status stands (CL6):
+/// let verdict = classify("404 model acme-500 not found");
+/// assert_eq!(verdict.class, ErrorClass::InvalidRequest);
+/// ```
+#[derive(Debug)]
+pub struct Classifier {
+    finder: Finder,
+    rules: Vec<CompiledRule>,
+    /// For each literal, the rules that it can begin; the rest follow from the status.
+    by_literal: Vec<RuleSet>,
+    by_status: RuleSet,
+}
+
+#[derive(Debug)]
+struct CompiledRule {
+    id: RuleId,
+    class: ErrorClass,
+    any: Patterns,
+    with: Patterns,
+    unless: Patterns,
+    origins: &'static [Origin],
+    status: Statuses,
+}
+
+/// A set of rules by their place in the table.
+#[derive(Clone, Copy, Debug, Default)]
+struct RuleSet([u64; 4]);
+
+impl RuleSet {
+    const CAPACITY: usize = 256;
+
+    fn insert(&mut self, rule: usize) {
+        self.0[rule / 64] |= 1 << (rule % 64);
+    }
+
+    fn add(&mut self, other: Self) {
+        for (word, more) in self.0.iter_mut().zip(other.0) {
+            *word |= more;
+        }
+    }
+
+    fn iter(self) -> impl Iterator<Item = usize> {
+        self.0.into_iter().enumerate().flat_map(|(at, mut word)| {
+            core::iter::from_fn(move || {
+                let bit = word.trailing_zeros() as usize;
+                word &= word.checked_sub(1)?;
+                Some(at * 64 + bit)
+            })
+        })
+    }
+}
+
+impl Classifier {
+    /// The built-in classifier, built once and shared by the whole process.
+    #[must_use]
+    pub fn shared() -> Arc<Self> {
+        static SHARED: OnceLock<Arc<Classifier>> = OnceLock::new();
+        SHARED.get_or_init(|| Arc::new(Self::built_in())).clone()
+    }
+
+    /// Builds the built-in classifier anew.
+    #[must_use]
+    pub fn built_in() -> Self {
+        match Self::compile(RULES) {
+            Ok(classifier) => classifier,
+            // The table is part of this crate and a test compiles it.
+            Err(why) => unreachable!("built-in rules: {why}"),
+        }
+    }
+
+    fn compile(table: &[Rule]) -> Result<Self, String> {
+        if table.len() > RuleSet::CAPACITY {
+            return Err(format!("more than {} rules", RuleSet::CAPACITY));
+        }
+        let mut compiler = Compiler::default();
+        let mut rules = Vec::with_capacity(table.len());
+        for rule in table {
+            let mut patterns = |patterns: &[&'static str]| {
+                compiler
+                    .compile(patterns.iter().copied())
+                    .map_err(|why| format!("rule `{}`: {why}", rule.id))
+            };
+            rules.push(CompiledRule {
+                id: RuleId(Cow::Borrowed(rule.id)),
+                class: rule.class,
+                any: patterns(rule.any)?,
+                with: patterns(rule.with)?,
+                unless: patterns(rule.unless)?,
+                origins: rule.origins,
+                status: rule.status,
+            });
+        }
+        let finder = compiler.finish();
+        let mut by_literal = vec![RuleSet::default(); finder.literal_count()];
+        let mut by_status = RuleSet::default();
+        for (index, rule) in rules.iter().enumerate() {
+            if rule.any.is_empty() {
+                by_status.insert(index);
+            }
+            for literal in rule.any.first_literals() {
+                by_literal[usize::from(literal)].insert(index);
+            }
+        }
+        Ok(Self {
+            finder,
+            rules,
+            by_literal,
+            by_status,
+        })
+    }
+
+    /// Tells what the error with this `text` is. `now` is what instants in hints are measured against.
+    ///
+    /// At most a bounded head and tail of the text are read; the time is linear in what is read.
+    #[must_use]
+    pub fn classify(&self, text: &str, facts: &ErrorFacts<'_>, now: UnixMillis) -> Verdict {
+        let window = Window::of(text);
+        let room = window.len() + facts.code.as_ref().map_or(0, |code| code.len());
+        // Every letter can get a space before it, and a few boundaries come on top.
+        match room {
+            0..=500 => self.decide(window, facts, now, text, &mut [0; 1024], &mut [0; 1024]),
+            501..=4096 => self.decide(window, facts, now, text, &mut [0; 8448], &mut [0; 8448]),
+            _ => {
+                let room = (room * 2 + 256).min(WINDOW * 2 + 4096);
+                self.decide(window, facts, now, text, &mut vec![0; room], &mut vec![0; room])
+            }
+        }
+    }
+
+    fn decide(
+        &self,
+        window: Window<'_>,
+        facts: &ErrorFacts<'_>,
+        now: UnixMillis,
+        source: &str,
+        text: &mut [u8],
+        back: &mut [u16],
+    ) -> Verdict {
+        let signals = Signals::read(window, facts.code.as_deref(), Scratch { text, back });
+        let hits = self.finder.find(signals.text(), signals.fields());
+        let status = facts.status.or(signals.status.map(|found| found.status));
+        let mut candidates = self.by_status;
+        for hit in hits.as_slice() {
+            candidates.add(self.by_literal[hit.literal()]);
+        }
+        let hint = hint::find(source, facts, now);
+        for index in candidates.iter() {
+            let rule = &self.rules[index];
+            let Some(found) = rule.holds(status, &signals, &hits) else {
+                continue;
+            };
+            let span = match found {
+                Some(found) => signals.source_span(found.start, found.end),
+                None if facts.status.is_some() => None,
+                None => signals.status.map(|found| (found.start, found.start + 3)),
+            };
+            return Verdict {
+                class: rule.class,
+                rule: rule.id.clone(),
+                span: span.map(|(start, end)| Span {
+                    start: source.floor_char_boundary(start),
+                    end: source.ceil_char_boundary(end),
+                }),
+                hint,
+            };
+        }
+        Verdict {
+            hint,
+            ..Verdict::of_rule(ErrorClass::Unknown, "none")
+        }
+    }
+}
+
+impl CompiledRule {
+    /// Where the rule found what it looks for; an inner None if the status alone decides.
+    fn holds(
+        &self,
+        status: Option<u16>,
+        signals: &Signals<'_, '_>,
+        hits: &Hits,
+    ) -> Option<Option<Found>> {
+        if !self.status.holds(status) {
+            return None;
+        }
+        let found = if self.any.is_empty() {
+            None
+        } else {
+            Some(self.any.find(hits.as_slice(), self.origins, signals.fields())?)
+        };
+        let anywhere = |patterns: &Patterns| {
+            let origins = [Origin::Prose, Origin::Message, Origin::Code, Origin::Title];
+            patterns.find(hits.as_slice(), &origins, signals.fields())
+        };
+        if !self.with.is_empty() && anywhere(&self.with).is_none() {
+            return None;
+        }
+        if anywhere(&self.unless).is_some() {
+            return None;
+        }
+        Some(found)
+    }
+}

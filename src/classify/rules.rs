@@ -1,0 +1,1011 @@
+//! The built-in rules, as data: what says what an error is, in the order in which it decides.
+//!
+//! The first rule of the table that holds decides; the order is the precedence (CL8):
+//!
+//! | tier | evidence |
+//! | --- | --- |
+//! | 1 | exceptions to what comes below: a size that is no context, a throttle that counts tokens, … |
+//! | 2 | context overflow, in words or in a code (CL3) |
+//! | 3 | that repeating cannot help: content filter, billing, auth, invalid request, local faults |
+//! | 4 | account limits (CL5) |
+//! | 5 | words for something transient: overloaded, rate limit, network, server error |
+//! | 6 | general codes, which servers also send along with something more telling |
+//! | 7 | the status (CL6), a page's title |
+//! | 8 | words that alone say little |
+//!
+//! Phrases are facts of the wire and are written as `pattern.rs` says. Each rule carries texts that it
+//! decides and texts that it must not decide.
+
+use super::ErrorClass::{self, *};
+use super::signals::Origin;
+
+/// One rule.
+pub(super) struct Rule {
+    pub(super) id: &'static str,
+    pub(super) class: ErrorClass,
+    /// One of these patterns must be found; empty: the status alone decides.
+    pub(super) any: &'static [&'static str],
+    /// One of these must be found as well, anywhere.
+    pub(super) with: &'static [&'static str],
+    /// None of these may be found, anywhere but on a page.
+    pub(super) unless: &'static [&'static str],
+    /// Where `any` may stand.
+    pub(super) origins: &'static [Origin],
+    /// What the status must be.
+    pub(super) status: Statuses,
+}
+
+/// A condition on the status.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Statuses {
+    /// Whatever it is, or none.
+    Any,
+    /// One of these.
+    Only(&'static [u16]),
+    /// In this range.
+    Range(u16, u16),
+    /// None, or not one that says that the request itself was refused.
+    NotRefused,
+}
+
+impl Statuses {
+    pub(super) fn holds(self, status: Option<u16>) -> bool {
+        match (self, status) {
+            (Self::Any, _) | (Self::NotRefused, None) => true,
+            (Self::Only(_) | Self::Range(..), None) => false,
+            (Self::Only(list), Some(status)) => list.contains(&status),
+            (Self::Range(first, last), Some(status)) => (first..=last).contains(&status),
+            (Self::NotRefused, Some(status)) => {
+                !(400..500).contains(&status) || matches!(status, 408 | 409 | 425 | 429 | 499)
+            }
+        }
+    }
+}
+
+/// Everywhere but in the depths of a page.
+const WORDS: &[Origin] = &[Origin::Prose, Origin::Message, Origin::Code, Origin::Title];
+const CODES: &[Origin] = &[Origin::Code];
+const PAGES: &[Origin] = &[Origin::Title, Origin::Page];
+
+const RULE: Rule = Rule {
+    id: "",
+    class: Unknown,
+    any: &[],
+    with: &[],
+    unless: &[],
+    origins: WORDS,
+    status: Statuses::Any,
+};
+
+/// Words that say that tokens were counted over time and not in one request.
+const PACE: &[&str] = &[
+    "per (min|minute|second|sec|hour|day)",
+    "(tpm|rpm|tpd|rpd)",
+    "rate limit*",
+    "last minute",
+    "(please wait|slow down|throttl*)",
+];
+
+/// The table.
+pub(super) const RULES: &[Rule] = &[
+    // ---- 1: exceptions
+    Rule {
+        id: "user-aborted",
+        class: Aborted,
+        any: &[
+            "user (aborted|cancelled|canceled|interrupted)",
+            "(aborted|cancelled|canceled|interrupted) by (the |)user",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "output-cap",
+        class: InvalidRequest,
+        any: &[
+            "maximum allowed number of output tokens",
+            "supports at most # … (completion|output) tokens",
+            "range of max tokens (is|should be)",
+            "max (completion |output |)tokens is too large",
+            "maximum tokens you requested exceed*",
+            "(max tokens|max output tokens|max completion tokens|max new tokens|maxoutputtokens|@) … (must be|should be|cannot be|can't be|must not be) (less|greater|at most|at least|between|in the range|smaller|<=|<|>|positive)",
+            "(exceed*|greater than|larger than|above) … (maximum|max) (output|completion) (tokens|token|length)",
+            "invalid max (output |completion |)tokens",
+            "budget tokens",
+        ],
+        unless: &[
+            "context (length|window|size|limit)",
+            "tokens + @ must be",
+            "tokens + max",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "media-size",
+        class: InvalidRequest,
+        any: &[
+            "(image|images|image dimensions|image size|pdf|video|audio|attachment|file|document) … (exceed*|too large|too big|too many|too small)",
+            "(limit of #|at most #|more than #|maximum of #|up to #) … (images|image|files|documents|pdf pages|attachments|tools|cache control blocks|blocks|functions)",
+            "too many (images|files|documents|attachments|tools|functions|media)",
+            "limit of # … (image|images|items|tools|files|pages)",
+            "maximum of # blocks",
+        ],
+        unless: &["context (length|window|size)", "usage credits are required"],
+        ..RULE
+    },
+    Rule {
+        id: "request-bytes",
+        class: InvalidRequest,
+        any: &[
+            "(maximum allowed|maximum|allowed) number of bytes",
+            "(request|payload|body|entity|content|size|message) … (exceed*|too large|too big|over|larger than) … (mb|mib|kb|bytes|maximum size|size limit|max size of)",
+            "(payload|entity|content|request entity|request body|body|message) (is |)too large",
+            "(length|size) limit exceeded",
+            "too large … (max #|maximum #) … (mb|mib|kb|bytes)",
+            "(string|array|value|string value) (length |)… (too long|exceed*|above max length)",
+            "above (max|maximum) length",
+            "request too large$",
+            "request exceeds the maximum size",
+            "failed to buffer the request body",
+        ],
+        unless: &["token*", "context (length|window|size|limit)", "prompt is too long"],
+        ..RULE
+    },
+    Rule {
+        id: "extra-usage",
+        class: Billing,
+        any: &[
+            "extra usage is required",
+            "usage credits are required",
+            "requires usage credits",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "key-token-limit",
+        class: Billing,
+        any: &["tokens limit exceeded … (monthly limit|higher monthly|settings)"],
+        ..RULE
+    },
+    Rule {
+        id: "paced-tokens",
+        class: RateLimit,
+        any: &[
+            "too many tokens … (please wait|per minute|per second|last minute|slow down|processed)",
+            "tokens per (minute|min|second) limit exceeded",
+            "limit of # tokens per (minute|min|second)",
+            "rate limit … tokens per (min|minute|second)",
+            "tokens per (min|minute|second) … used #",
+            "exceeded … per minute",
+            "maximum number of tokens allowed within a given",
+            "error code token limit",
+        ],
+        unless: &["request too large", "per day", "must be reduced"],
+        ..RULE
+    },
+    // ---- 2: overflow
+    Rule {
+        id: "context-overflow",
+        class: Overflow,
+        any: &[
+            "context (length|window|size|limit) (is |was |has been |)(exceeded|exceeds|exceed|overflow*|too small|reached|full)",
+            "context window exceed*",
+            "(maximum|max) context (length|window|size|limit|tokens) … (exceeded|is|of|reached)",
+            "(exceed*|larger than|longer than|greater than|bigger than|beyond|outside|more than|over) … (context (length|window|size|limit)|maximum context|max context|n ctx)",
+            "exceed* … (maximum input length|maximum allowed input length|maximum sequence length|max sequence length|maximum prompt length|max prompt length|model limit|model's limit|model token limit|max token count|maximum number of input tokens|maximum input tokens|max input tokens|input token limit|maximum number of tokens allowed)",
+            "longer than the specified maximum sequence length",
+            "context limit is #",
+            "context (window|length|size) (is|of) (only |)#",
+            "configured context size is #",
+            "loaded with context length of",
+            "maximum prompt length is #",
+            "maximum context length is",
+            "too large for model with #",
+            "too large for model … maximum context",
+            "(filled|fills|fill|exhausted|exhausts) the context (window|length)",
+            "context (too long|overflow*|is full)",
+            "context the overflows",
+            "exceed context size",
+            "n ctx … (exceed*|too (long|large))",
+            "leaves # output tokens",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "prompt-too-long",
+        class: Overflow,
+        any: &[
+            "(prompt|input|conversation|context|messages|message|chat history|history|query|sequence|transcript|text|request|chat) (is |are |was |has become |)too (long|big)",
+            "(prompt|input|conversation|context|messages|chat history|query) (is |are |was |)too large",
+            "input length should be",
+            "(prompt|input) … too (long|large) … (context|n ctx|tokens)",
+            "(prompt|input|message|conversation) exceeds (max|maximum) length",
+            "(chat history|conversation|history) … (exceed*|too long)",
+            "too many total text bytes",
+            "(input|prompt|requested|total) token* … (exceed*|greater than|longer than|larger than|is too large|too long)",
+            "token count … exceed*",
+            "(prompt|input) (length|size) … exceed*",
+            "prompt tokens … exceed*",
+            "(message|prompt|input|request|conversation|content) exceeds (the |)(model's |)(token limit|maximum number of tokens|max tokens|maximum tokens)",
+            "requested # tokens … (messages|prompt|completion)",
+            "resulted in # tokens",
+        ],
+        unless: PACE,
+        ..RULE
+    },
+    Rule {
+        id: "reduce-length",
+        class: Overflow,
+        any: &[
+            "reduce the length of (the |your |)(messages|prompt|input|either|conversation|context)",
+            "reduce your prompt",
+            "(shorten|trim) (your|the) (prompt|input|conversation|context|messages|message)",
+            "provide a shorter (prompt|input)",
+        ],
+        unless: PACE,
+        ..RULE
+    },
+    Rule {
+        id: "token-limit",
+        class: Overflow,
+        any: &[
+            "(token limit|tokens limit|max tokens limit) (is |was |)(exceeded|reached)",
+            "exceed* … (token limit|tokens limit|limit of #)",
+            "max prompt tokens exceeded",
+            "max tokens supported is",
+            "tokens, max",
+            "tokens, limit is #",
+            "tokens > #",
+            "too many tokens",
+            "maximum number of tokens … exceed*",
+            "tokens + @ must be",
+            "tokens + max new tokens must be",
+            "number of tokens to keep … greater",
+        ],
+        unless: &[
+            "per (min|minute|second|sec|hour|day|week|month)",
+            "(tpm|rpm|tpd|rpd)",
+            "rate limit*",
+            "last minute",
+            "(please wait|slow down|throttl*)",
+            "(daily|monthly|weekly|minute limit|day limit)",
+            "copilot token usage",
+            "(offset and limit|file content)",
+            "(output|completion) tokens",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "request-above-token-budget",
+        class: Overflow,
+        any: &[
+            "request too large for … (tokens per min*|tpm|limit #)",
+            "input or output tokens must be reduced",
+            "reduce your message size",
+            "(body|request|payload|prompt) too large for … (tokens|token)",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "overflow-no-body",
+        class: Overflow,
+        any: &["no body"],
+        status: Statuses::Only(&[400, 413]),
+        ..RULE
+    },
+    Rule {
+        id: "overflow-zai",
+        class: Overflow,
+        any: &["^1261$"],
+        origins: CODES,
+        ..RULE
+    },
+    Rule {
+        id: "overflow-cjk",
+        class: Overflow,
+        any: &[
+            "超长",
+            "(上下文|输入|提示词|对话|文本|消息) … (过长|太长|超长|超出|超过)",
+            "(超出|超过) … (上下文|最大长度|最大输入|最大 token|token 限制|最大tokens|长度限制)",
+            "コンテキスト … (超え|超過)",
+            "컨텍스트 … 초과",
+        ],
+        ..RULE
+    },
+    // ---- 3: content filter
+    Rule {
+        id: "content-filter",
+        class: ContentFilter,
+        any: &[
+            "content filter*",
+            "content (management |moderation |safety |usage |)polic*",
+            "content moderation",
+            "responsible ai polic*",
+            "requires moderation",
+            "flagged (as|by|for|input)",
+            "(prompt|input|request|content|message|response|output) was (flagged|blocked|filtered)",
+            "(usage|acceptable use|safety|moderation|community) (polic*|guidelines)",
+            "violat* … (polic*|guidelines|moderation)",
+            "(blocked|block*) … (safety|prohibited content|recitation|blocklist|spii|content)",
+            "(blocked reason|block reason|finish reason|finishreason) (safety|recitation|prohibited content|blocklist|spii|image safety|language|other)",
+            "blocked reason",
+            "block reason=",
+            "prohibited content",
+            "reason: (recitation|safety|prohibited content|content filter)",
+            "safety (settings|system|filter*|reasons|ratings|check)",
+            "candidate was blocked",
+            "data inspection failed",
+            "inappropriate content",
+            "content exists risk",
+            "(sensitive|harmful|unsafe|explicit|offensive) (content|words|information|material|data)",
+            "guardrail intervened",
+            "blocked by … guardrail",
+            "cyber policy",
+            "(new sensitive|input new sensitive|output new sensitive)",
+            "(敏感|违规|不当|不适|违法|有害) … (内容|信息|词)",
+            "(内容|信息) … (敏感|违规|安全|审核|不合规|不适)",
+            "(敏感|违规)内容",
+            "内容(安全|审核|违规|敏感)",
+        ],
+        unless: &["data policy", "restrictions and data", "extra inputs"],
+        ..RULE
+    },
+    Rule {
+        id: "content-filter-zai",
+        class: ContentFilter,
+        any: &["^1301$"],
+        origins: CODES,
+        ..RULE
+    },
+    // ---- 3: billing
+    Rule {
+        id: "window-quota",
+        class: UsageLimit,
+        any: &[
+            "free models per day",
+            "free quota used … resets",
+            "(usage|session|weekly|daily|hourly|5 hour|hour) limit … (reset*|try again at)",
+            "(reached|hit) your usage limit",
+            "you have no quota",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "billing",
+        class: Billing,
+        any: &[
+            "insufficient (balance|credit|credits|funds|account balance|user quota|subscription)",
+            "(balance|credit balance|credits|wallet|funds) (is |are |too |)(too low|insufficient|exhausted|not enough|depleted|empty|low|negative)",
+            "(not enough|no|out of|run out of|ran out of|lack|lacks|without|requires more|needs more|any) (available |remaining |)(credit|credits|balance|funds)",
+            "requires … credits",
+            "exceed* … (included credits|available credits|credit limit|your credits)",
+            "used all … credits",
+            "(add|purchase|buy|top up) (more |)(credit|credits|funds)",
+            "(credits|credit) … (exhausted|depleted|required|insufficient)",
+            "exceeded your current quota, please check your plan and billing",
+            "billing (hard limit|details|limit|not active|issue|account|error|required|cycle)",
+            "(plans|plan) (&|and) billing",
+            "can only afford",
+            "payment (required|method|failed|overdue|past due)",
+            "(past invoices|unpaid|overdue|arrearage|in arrears)",
+            "account … in good standing",
+            "(spend|spending|cost|usd|dollar|monthly budget) (limit|cap|quota)",
+            "spending limit",
+            "budget … (exceeded|exhausted|reached|full|insufficient)",
+            "(exceed*|over) … budget",
+            "budget (full|exceeded|exhausted)",
+            "(top up|topup|recharge|prepaid balance)",
+            "(no|without|valid|active|not have a) … subscription",
+            "subscription … (expired|inactive|canceled|cancelled|required|not active|insufficient)",
+            "not subscribed to",
+            "subscribe to",
+            "(not available|not included|not include access|not supported|does not yet include|unavailable) … (current |subscription |)plan",
+            "in your current plan",
+            "required … plan",
+            "account … suspended … (spending|payment|invoice|billing)",
+            "limit: 0, model",
+            "limit: 0",
+            "(欠费|充值|余额不足|余额|额度不足|账户余额|订阅额度|套餐)",
+            "(残高|잔액)",
+            "(saldo insuficiente|solde insuffisant|guthaben)",
+        ],
+        unless: &[
+            "per (minute|min|second)",
+            "error code token limit",
+            "weekly",
+            "per hour",
+            "limit resets",
+            "resets at",
+            "(fair use|公平使用)",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "billing-code",
+        class: Billing,
+        any: &[
+            "^(insufficient quota|billing not active|insufficient balance error|insufficient funds|payment required|arrearage|1113|1309|1311)$",
+            "personal team blocked",
+        ],
+        unless: &["error code token limit", "per (minute|min|second)"],
+        ..RULE
+    },
+    // ---- 3: auth
+    Rule {
+        id: "auth",
+        class: Auth,
+        any: &[
+            "(invalid|incorrect|wrong|missing|no|bad|expired|revoked|malformed|unknown|disabled) (x |)(api key|api keys|apikey|api token|access token|auth token|bearer token|authentication token|authorization|authorization header|authentication|credentials|credential|secret key|openai api key|anthropic api key|token provided)",
+            "(api key|apikey|api token|access token|auth token|credentials|credential|bearer token) … (invalid|not valid|incorrect|missing|expired|revoked|disabled|not found|required|not provided|could not be refreshed|does not exist|deactivated)",
+            "api key does not have",
+            "api key provided",
+            "(provide|set|check|pass) (a valid |an |your |)(api key|openai api key|credentials)",
+            "authentication (error|failed|fails|failure|required|is required|token|credentials)",
+            "(unauthenticated|not authenticated|unauthorized client|unrecognized client|not authorized)",
+            "permission (denied|error)",
+            "permission … denied",
+            "(not have|no|lacks|insufficient|without|missing) (the |sufficient |required |)(permission|permissions|scope|scopes|privileges)",
+            "access denied",
+            "access to … (denied|forbidden)",
+            "don't have access to",
+            "not allowed for this (account|organization|key|token)",
+            "security token … (invalid|expired)",
+            "(expired token|token expired|token has expired|token is expired|token has been revoked|token revoked|token invalidated|token was already used)",
+            "refresh token … (used|expired|revoked|invalid|reused)",
+            "(oauth|jwt|session) (token|authentication) … (expired|invalid|revoked|not supported|failed)",
+            "(log|sign) (in|out and (log|sign) in|out and log in) again",
+            "please (log in|login|sign in|run /login|reauthenticate|re authenticate)",
+            "token refresh failed",
+            "failed to refresh token",
+            "invalid (grant|client|token)",
+            "auth unavailable",
+            "no auth available",
+            "no longer a member of the organization",
+            "only authorized for use with",
+            "signature we calculated does not match",
+            "(身份验证|鉴权|认证|授权|token|令牌|密钥) … (失败|过期|无效|失效|错误|不正确)",
+            "(无权|没有权限|未授权|权限不足)",
+            "(認証|인증) … (失敗|실패|エラー|오류)",
+            "(clave|llave) … (inválida|incorrecta)",
+        ],
+        unless: &[
+            "throttl*",
+            "rate limit*",
+            "too many requests",
+            "model … (not exist|not found)",
+            "invalid … max tokens",
+            "signature in thinking",
+            "was not found or your project",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "auth-code",
+        class: Auth,
+        any: &[
+            "^(authentication error|permission error|permission denied|invalid api key|unauthenticated|api key invalid|access denied exception|unrecognized client exception|expired token exception|invalid authentication|unauthorized|1000|1001|1002|1003|1004|1315)$",
+        ],
+        origins: CODES,
+        unless: &["throttl*", "rate limit*"],
+        ..RULE
+    },
+    // ---- 3: what the request itself has wrong
+    Rule {
+        id: "model-not-found",
+        class: InvalidRequest,
+        any: &[
+            "model … (not found|does not exist|not exist|doesn't exist|was not found|is not valid|not a valid|unknown|not recognized|not supported|is not supported|no longer available|no longer supported|deprecated|decommissioned|retired|not available for|isn't supported|is not available in)",
+            "(unknown|invalid|no such|unsupported|nonexistent|unrecognized) (model|engine|deployment|provider for model|model name|model id|model identifier)",
+            "model (not found|not supported|not available|does not exist|not exist|not available for integrator)",
+            "(deployment|endpoint|engine) … (does not exist|not found|not exist)",
+            "not found error",
+            "no endpoints (found|available)",
+            "model: @",
+            "unable to access … model",
+            "模型 … (不存在|不可用|未找到|已下线)",
+            "模型不存在",
+            "(route|url|path|resource|chat completions) … not found",
+            "not found, verify",
+            "on demand throughput isn't supported",
+        ],
+        unless: &["rate limit*", "overloaded", "context (length|window|size)"],
+        ..RULE
+    },
+    Rule {
+        id: "request-shape",
+        class: InvalidRequest,
+        any: &[
+            "(unsupported|unknown|unrecognized|unexpected|invalid|missing|extra|extraneous|duplicate|disallowed|bad|wrong) (request |required |)(parameter|parameters|param|params|field|fields|argument|arguments|property|key|option|role|value|values|schema|type|format|json|body|header|payload|url|input|inputs|message|messages|prompt|tool|tools|function|content|content type|media type|mime type|image|file|enum|request argument|chat setting|data|beta)",
+            "invalid @",
+            "(parameter|parameters|param|field|argument|property|key) … (not supported|unsupported|not allowed|not permitted|invalid|not valid|required|missing|unknown|unrecognized)",
+            "(is|are|does|was) not (supported|permitted|allowed) (with|by|for|in|when|on) (this|the|your) (model|endpoint|api|request|version|provider|context)",
+            "does not support",
+            "don't support",
+            "does not match any of",
+            "(not support|unsupported) … (effort|tools|tool|image|images|streaming|vision|function|parameter|temperature|role|system|thinking|reasoning)",
+            "not permitted",
+            "extra (inputs|fields|forbidden)",
+            "(must|should|cannot|can't|may not|need to) (not be|be|have|contain|match|provide|include|start|end|alternate|precede|follow)",
+            "must either",
+            "must be a",
+            "(expected|expects) (a|an|one of|object|string|array|number|value|list)",
+            "(is|are) (a |)required",
+            "(field|property|parameter|argument) required",
+            "(cannot|can not|must not) be (empty|null|blank|modified|used)",
+            "(is|was) (empty|null|malformed)",
+            "(empty array|empty messages|empty content|no messages|no user query)",
+            "(failed|unable|could not) to (deserialize|parse the request|parse request|decode the request|validate)",
+            "(did|does|do) not match … (schema|expected|pattern|format)",
+            "schema … (invalid|not supported|must|too complex|is not)",
+            "json schema",
+            "(validation|parse) (error|errors|exception)",
+            "request validation error*",
+            "(malformed|ill formed) (request|input|json|body)",
+            "(roles|messages) … alternate",
+            "alternate between",
+            "tool use … (without|not found|must|unexpected)",
+            "(tool result|tool results|tool call|tool calls|tool call id|tool use ids|tool use id|tool message|tool output) … (must|not found|missing|without|mismatch|invalid|unexpected|no corresponding|did not|required)",
+            "no tool (call|output|calls) found",
+            "unexpected … (tool use|tool result|tool use id|role|field|key)",
+            "(thinking|redacted thinking) … (cannot be modified|must|expected|invalid)",
+            "reasoning content … must",
+            "invalid signature",
+            "without its required following item",
+            "previous response … (not found|cannot be used|stale|expired)",
+            "item with id @",
+            "(no|not) response found",
+            "multiple of",
+            "(does not|doesn't|not) exist",
+            "name cannot be empty",
+            "below (minimum|min) value",
+            "above (maximum|max) value",
+            "(decimal|integer|string|number) (below|above) (min|max|minimum|maximum)",
+            "(contains|contain|has) (an |)invalid",
+            "invalid arguments",
+            "not (a |)valid",
+            "unable to generate parser",
+            "(chat template|jinja|template error|raise exception)",
+            "failed to parse tool call",
+            "tool use failed",
+            "(grammar|compiled grammar) … too (large|complex)",
+            "bad request error",
+            "(no|not) … required (parameter|field)",
+            "verify your api base",
+            "(image|file) format",
+            "data policy",
+            "zero data retention",
+            "parameter error",
+            "not available for your (team|account|organization|region|plan)",
+            "(参数|请求体|请求格式|字段) … (错误|无效|不合法|缺失|不支持)",
+            "参数(错误|无效|异常)",
+        ],
+        unless: &[
+            "overloaded",
+            "(high demand|capacity)",
+            "(please retry|try again later)",
+            "rate limit*",
+            "too many requests",
+            "throttl*",
+            "temporarily",
+            "must be reduced",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "nan-in-generation",
+        class: ServerError,
+        any: &["nan … detected in generation"],
+        ..RULE
+    },
+    // ---- 3: what no provider can help with
+    Rule {
+        id: "certificate",
+        class: OtherFatal,
+        any: &[
+            "self signed certificate",
+            "certificate … (expired|verify failed|not trusted|invalid|unknown|mismatch|not valid|required)",
+            "(certificate verify failed|unable to verify the first certificate|unable to get local issuer certificate|unable to get issuer cert|unknown ca|cert authority invalid|unknown issuer|altname invalid|cert has expired)",
+            "x509",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "location",
+        class: OtherFatal,
+        any: &[
+            "location is not supported",
+            "(country|region|territory|location|geographic) … (not supported|not available|not allowed|restricted|unsupported|blocked)",
+            "unsupported country",
+            "not available in your (country|region|location)",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "banned",
+        class: OtherFatal,
+        any: &[
+            "(organization|account|user|workspace|project|team|key) … (has been|is|was) (disabled|suspended|banned|terminated|deactivated|blocked|restricted)",
+            "(disabled|suspended|banned) in this account",
+            "violation of … terms",
+            "account deactivated",
+            "deactivated workspace",
+            "account (suspended|banned|disabled|blocked)",
+            "access terminated",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "machine",
+        class: OtherFatal,
+        any: &[
+            "enospc",
+            "no space left on device",
+            "disk quota exceeded",
+            "out of memory",
+            "more system memory",
+            "(cannot|unable to|failed to) (free|allocate) … memory",
+            "enomem",
+            "emfile",
+            "insufficient memory",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "not-a-model-call",
+        class: OtherFatal,
+        any: &[
+            "mcp error",
+            "structured content",
+            "file content … exceeds maximum",
+            "no (suitable |available )(model|channel|channels) … (found|for)",
+            "no available (channel|channels|providers|provider|accounts)",
+            "(无可用|没有可用|暂无可用)",
+            "free tier can only be used",
+        ],
+        ..RULE
+    },
+    // ---- 4: account limits
+    Rule {
+        id: "paced-limit",
+        class: RateLimit,
+        any: &[
+            "(requests|request|tokens|token|queries|input tokens|calls|messages|generate content requests) per (minute|min|second|sec)",
+            "per (minute|min|second)",
+            "per 60s exceeded",
+            "by minute",
+            "(rpm|tpm|qps|qpm)",
+            "(concurren*|parallel) … (limit|quota|reached|exceed*|too many|reduce)",
+            "concurrent requests",
+            "not your usage limit",
+            "reset in # seconds",
+            "local total request limit",
+            "quota … retry in",
+            "rate limit reached error",
+        ],
+        unless: &[
+            "per (day|week|month)",
+            "(rpd|tpd)",
+            "(weekly|daily|monthly) … limit",
+            "day limit: #",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "usage-limit",
+        class: UsageLimit,
+        any: &[
+            "usage (limit|limits|cap|quota)",
+            "(session|weekly|daily|monthly|hourly|5 hour|7 day|hour|minute|day|plan|account|message|messages|premium request|request|inference|individual|global rate|overall message rate|free|credit) (limit|quota|limits|allowance) … (reached|exceeded|hit|exhausted|reset*|used|is)",
+            "limit reached",
+            "reached … (limit|limits|quota|cap|maximum)",
+            "hit … (limit|quota)",
+            "(day|hour|week) (usage |rate |message |request |)limit",
+            "(exceeded|exceed|reached|exhausted) … (your|the|account|organization|account's) (daily|weekly|monthly|hourly|usage|token|account|quota|allowance|limit|plan|copilot|request)",
+            "quota (exceeded|exhausted|reached|used|limit|insufficient|depleted)",
+            "(exceed*|exhausted|no|out of|insufficient) … quota",
+            "quota … (exceed*|exhausted|reached|reset*|will reset)",
+            "exhausted your (capacity|quota)",
+            "quota will reset",
+            "(requests|tokens|messages|calls|images|user|limit) per (day|week|month|hour)",
+            "per (day|month|week)",
+            "(rpd|tpd|by day|by model by day)",
+            "(for this|this) (month|week|day)",
+            "(daily|weekly|monthly) … limit",
+            "account's rate limit",
+            "global rate limit",
+            "rate limit that restricts",
+            "(will|limit) (reset|resets) (at|in|on|after)",
+            "limit … resets",
+            "regain access",
+            "credits per # hour",
+            "premium requests",
+            "usage (not included|limit reached)",
+            "(使用上限|限额|配额|用量|额度) … (达到|重置|用完|用尽|耗尽|超出|超过|上限|不足)",
+            "(已达到|达到|超出|超过) … (使用上限|限额|配额|上限|额度)",
+            "(límite|limite) … (uso|mensagens|utilisation|mensajes)",
+            "(nutzungslimit|kontingent)",
+            "(利用制限|使用制限|사용 한도|사용량 한도)",
+            "(公平使用|fair use)",
+        ],
+        unless: &[
+            "not your usage limit",
+            "exceeded retry limit",
+            "rate limited",
+            "service tier capacity exceeded",
+            "per 60s",
+            "concurren*",
+            "(速率限制|频率限制)",
+            "current requests list",
+            "e.g. check quota",
+            "error code token limit",
+            "account quotas for amazon",
+            "possible quota",
+            "rate limit specific to this model",
+            "retry limit",
+            "max retries exceeded",
+            "request rate",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "usage-limit-zai",
+        class: UsageLimit,
+        any: &["^(1304|1308|1310|1313)$", "[1308]"],
+        ..RULE
+    },
+    // ---- 5: transient, in words
+    Rule {
+        id: "overloaded",
+        class: Overloaded,
+        any: &[
+            "overload*",
+            "(at|over|no|out of|insufficient|exceeded|exceeds|lack of|limited) (full |maximum |available |)capacity",
+            "capacity … (exceeded|exhausted|reached|unavailable|constraints|limit|available)",
+            "no capacity",
+            "model capacity",
+            "(high|heavy|peak|increased|unusual|too much|unusually high|very high) (demand|load|traffic|volume|usage)",
+            "(server|service|model|engine|system|we) (is|are|'re) (too |currently |temporarily |very |)(busy|full)",
+            "(server|servers|engine|model) (currently |temporarily |)(busy|overwhelmed)",
+            "too busy",
+            "too many connections",
+            "temporarily out of capacity",
+            "error code 429 … vertex",
+            "resource exhausted. please try again later",
+            "负载 … (饱和|已满|过高)",
+            "(负载已满|负载已饱和|负载过高|访问量过大|繁忙|过载|服务器忙|排队)",
+            "負荷",
+            "(混雑|過負荷|과부하|혼잡)",
+            "(sobrecargado|saturado|überlastet|surchargé|sobrecarregado)",
+        ],
+        unless: &["exhausted your capacity", "token capacity", "overloaded background task"],
+        ..RULE
+    },
+    Rule {
+        id: "overloaded-zai",
+        class: Overloaded,
+        any: &["^(1305|1312)$"],
+        origins: CODES,
+        ..RULE
+    },
+    Rule {
+        id: "rate-limit",
+        class: RateLimit,
+        any: &[
+            "rate limit*",
+            "ratelimit*",
+            "limited rate",
+            "too many requests",
+            "toomanyrequests",
+            "too many tokens",
+            "too many … requests",
+            "throttl*",
+            "request rate",
+            "request limit",
+            "requests list",
+            "rate (increased|exceeded|too high)",
+            "slow down",
+            "enhance your calm",
+            "(requests|request) … too (quickly|fast|frequent*)",
+            "retry limit … 429",
+            "resource exhausted",
+            "resource has been exhausted",
+            "exceed* … account quotas",
+            "token usage",
+            "(频率|速率) … (过高|限制|上限|超)",
+            "(限流|请求过多|请求过于频繁|频繁|速率限制|并发)",
+            "(レート制限|リクエストが多すぎ|요청이 너무 많)",
+            "(demasiadas solicitudes|trop de requêtes|zu viele anfragen|muitas solicitações)",
+            "error code: 1015",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "rate-limit-zai",
+        class: RateLimit,
+        any: &["^(1302|1303)$"],
+        origins: CODES,
+        ..RULE
+    },
+    Rule {
+        id: "gateway-reset-overflow",
+        class: ServerError,
+        any: &["reset reason: overflow"],
+        ..RULE
+    },
+    Rule {
+        id: "network",
+        class: Network,
+        any: &[
+            "(econnreset|econnrefused|econnaborted|etimedout|enotfound|epipe|enetunreach|ehostunreach|enetdown|ehostdown|esockettimedout|econnreset)",
+            "(eai again|eai fail)",
+            "und err",
+            "err (connection|network|timed out|internet|name not|socket|stream premature|http2|ssl|proxy|tunnel|address|empty response|incomplete)",
+            "socket (hang up|error|closed|timeout|connection|is closed|disconnected)",
+            "(connection|connect|connections) (error|refused|reset|closed|lost|aborted|timed out|terminated|dropped|failed|failure|interrupted|timeout|termination|broken|was closed|was reset|closing|reset by)",
+            "(connection|socket|stream) … (closed|reset|lost|dropped|terminated|refused|interrupted|aborted) (unexpectedly|by|before)",
+            "upstream (connect|reset)",
+            "reset before (headers|response)",
+            "reset reason",
+            "(unable|failed|could not|cannot|can't|couldn't) (to |)(connect|reach|establish|resolve|lookup|perform|communicate)",
+            "establish a new connection",
+            "(timed out|time out|timeout|timeouts)",
+            "(deadline exceeded|deadline has elapsed)",
+            "(fetch failed|failed to fetch|fetch error)",
+            "network (error|connection|request failed|is unreachable|issue|timeout|changed|failure|socket|connectivity)",
+            "network or model provider error",
+            "(dns|getaddrinfo|name resolution|name or service not known|nodename nor servname|no such host|lookup address)",
+            "^terminated$",
+            "terminated at",
+            "(type error|error): terminated",
+            "terminated: other",
+            "(premature|prematurely) (close|end|closed|ended)",
+            "other side closed",
+            "(peer|remote|remote end|server|remote host|client) (closed|disconnected|sent goaway)",
+            "remote (end |protocol error|disconnected)",
+            "broken pipe",
+            "unexpected (eof|end of (file|json|json input|data|stream|input))",
+            "unexpected end of",
+            "(unterminated string|eof while parsing|end of file before)",
+            "(stream|streaming|streamed) (response |)(ended|closed|disconnected|interrupted|stalled|stall|error|reset|terminated|failed|read error|was interrupted|envelope error|relay|aborted)",
+            "stream … (ended|closed) (before|without)",
+            "(stream|response) … before (message stop|response completed|completion|a terminal|a finish|finish)",
+            "(response|body|stream) (body |)(closed|truncated)",
+            "ended (without|before)",
+            "stream read error",
+            "(goaway|rst stream|refused stream)",
+            "nghttp2",
+            "internal error; received from peer",
+            "http2: (response body closed|server|client|timeout|stream)",
+            "http/2 … (error|stream|closed)",
+            "(tls|ssl) (handshake|error|connect|connection)",
+            "ssl error",
+            "(error decoding|error reading|decoding) … (response body|a body|server response|body)",
+            "error decoding response body",
+            "error sending request",
+            "error reading a body",
+            "request or response body error",
+            "incomplete (chunked read|message|read|response)",
+            "without (sending complete|sending any|complete message|response)",
+            "(websocket|web socket) … (closed|error|disconnected|failed|connection)",
+            "proxy (error|connection)",
+            "(i/o|io|read|write|connect|handshake|pool) (timeout|error|operation timed out)",
+            "(disconnected|disconnect) before",
+            "max retries exceeded with url",
+            "received … before (message start|terminal)",
+            "without (a |)finish reason",
+            "api connection error",
+            "before any complete data",
+            "(网络|连接|流读取) … (错误|失败|超时|中断|异常|断开)",
+            "(超时|连接超时|网络错误|连接失败|连接被重置)",
+            "(接続|ネットワーク|연결|네트워크) … (エラー|失敗|오류|실패)",
+            "^1234$",
+            "fail to touch upstream",
+        ],
+        unless: &[
+            "returned an empty",
+            "empty response",
+            "(bad gateway|web server|origin web server|gateway time*|gateway timeout)",
+        ],
+        status: Statuses::NotRefused,
+        ..RULE
+    },
+    Rule {
+        id: "page-network",
+        class: ServerError,
+        any: &["(origin|web server|cloudflare|gateway|nginx|cf wrapper|challenge platform|checking your browser|just a moment|error code)"],
+        origins: PAGES,
+        ..RULE
+    },
+    Rule {
+        id: "server-error",
+        class: ServerError,
+        any: &[
+            "(internal|server|backend|upstream|unknown|unexpected) (server |service |internal |provider |)(error|errors|failure)",
+            "(server|service|upstream|backend|provider|gateway|model|api) … (unavailable|not available|unreachable|returned an error|experienced an error|had an error|returned error|failed|is down)",
+            "(service|temporarily|currently|upstream) unavailable",
+            "bad gateway",
+            "(gateway|origin|proxy) (time out|timeout|timed out|read timeout|error)",
+            "gateway time",
+            "error occurred while processing",
+            "error while processing",
+            "error processing",
+            "(internal|unexpected) error",
+            "an internal error",
+            "unable to (process|handle|serve|complete)",
+            "unable to handle",
+            "(temporarily|momentarily) (unable|unavailable)",
+            "provider returned error",
+            "provider returned an error",
+            "(empty|blank|no) (response|completion|output|content)",
+            "(returned|received) (an |)empty",
+            "(currently|still) loading",
+            "model is (loading|unloaded|being loaded)",
+            "runner process",
+            "(please retry|retry your request|try your request again|try again later|try again in|please try again|retry delay)",
+            "(api|http|upstream|server) error$",
+            "web server",
+            "finish reason: error",
+            "finish reason error",
+            "malformed function call",
+            "(服务|系统|服务器) … (异常|错误|不可用|内部错误|暂时)",
+            "(サーバーエラー|内部エラー|서버 오류)",
+            "(error del servidor|erreur du serveur|erreur interne|serverfehler)",
+            "unable to reach … provider",
+            "at capacity",
+        ],
+        status: Statuses::NotRefused,
+        ..RULE
+    },
+    // ---- 6: general codes
+    Rule {
+        id: "aborted",
+        class: Aborted,
+        any: &[
+            "(request|operation|stream|call|generation|run|task|turn) (was |has been |is |)(aborted|cancelled|canceled|interrupted)",
+            "(subagent|agent|sub agent) (was |)(aborted|cancelled|canceled|interrupted)",
+            "context canceled",
+            "abort error",
+            "^(aborted|cancelled|canceled|interrupted)$",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "invalid-code",
+        class: InvalidRequest,
+        any: &[
+            "(invalid request error|invalid request|bad request error|invalid argument|failed precondition|validation exception|unprocessable entity|invalid params|invalid parameter|bad request|not found error|unsupported parameter|invalid prompt|model not found|1210|1211|1212|1213|1214|1215)",
+        ],
+        unless: &["rate limit*", "try again later", "(please retry)"],
+        ..RULE
+    },
+    // ---- 7: the status
+    Rule { id: "status-529", class: Overloaded, status: Statuses::Only(&[529]), ..RULE },
+    Rule { id: "status-429", class: RateLimit, status: Statuses::Only(&[429]), ..RULE },
+    Rule { id: "status-401", class: Auth, status: Statuses::Only(&[401, 407]), ..RULE },
+    Rule { id: "status-402", class: Billing, status: Statuses::Only(&[402]), ..RULE },
+    Rule { id: "status-403", class: Auth, status: Statuses::Only(&[403]), ..RULE },
+    Rule { id: "status-408", class: Network, status: Statuses::Only(&[408]), ..RULE },
+    Rule { id: "status-409", class: ServerError, status: Statuses::Only(&[409, 425]), ..RULE },
+    Rule { id: "status-499", class: Aborted, status: Statuses::Only(&[499]), ..RULE },
+    Rule { id: "status-451", class: OtherFatal, status: Statuses::Only(&[451, 501, 505, 507, 511]), ..RULE },
+    Rule { id: "status-4xx", class: InvalidRequest, status: Statuses::Range(400, 499), ..RULE },
+    Rule { id: "status-5xx", class: ServerError, status: Statuses::Range(500, 599), ..RULE },
+    // ---- 8: words that alone say little
+    Rule {
+        id: "weak-auth",
+        class: Auth,
+        any: &["(unauthorized|unauthorised|forbidden|authentication|unauthenticated)"],
+        ..RULE
+    },
+    Rule {
+        id: "weak-invalid",
+        class: InvalidRequest,
+        any: &["(not found|invalid|unsupported|bad request|malformed|not supported|does not exist)"],
+        ..RULE
+    },
+    Rule {
+        id: "weak-rate",
+        class: RateLimit,
+        any: &["(quota|exhausted)"],
+        ..RULE
+    },
+];

@@ -1,0 +1,28 @@
+//! The retry core of an LLM agent.
+
+pub mod backoff;
+mod classify;
+mod effect;
+mod event;
+mod input;
+mod machine;
+mod message;
+mod settings;
+mod time;
+#[cfg(feature = "json")]
+pub mod wire;
+
+pub use classify::{
+    Action, Classifier, DelayHint, ErrorClass, ErrorFacts, HintSource, HintValue, Origin, RuleId,
+    Span, Verdict,
+};
+pub use effect::{CompactionCause, Effect, Effects, RequestId, RunId, TimerId};
+pub use event::{EndReason, Outcome, RetryEnd, RetryEvent, RetryStart};
+pub use input::{Input, Turn};
+pub use machine::{Phase, RetryMachine};
+pub use message::{AssistantMessage, Produced, StopReason, Usage};
+pub use settings::{
+    RetrySettings, SETTINGS, Setting, SettingKind, SettingValue, SettingsBuilder, SettingsError,
+    SettingsErrorKind, SettingsPatch,
+};
+pub use time::{Ambient, MonotonicMillis, UnixMillis};
