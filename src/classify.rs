@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: attempts, settings, delays. The classifier does not know that anybody retries.
 
+mod explain;
 mod hint;
 mod pattern;
 mod rules;
@@ -18,11 +19,13 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use crate::time::UnixMillis;
+pub use explain::{Details, Explanation, LimitWindow, LostRule, OverflowDetail, OverflowUnit, Signal};
+use hint::HintKind;
 pub use hint::{DelayHint, HintSource, HintValue};
 use pattern::{Compiler, Finder, Found, Hits, Patterns};
-use rules::{RULES, Rule, Statuses};
+use rules::{RULES, Rule, Statuses, WORDS};
 pub use signals::Origin;
-use signals::{Scratch, Signals, WINDOW, Window};
+use signals::{Scratch, Signals, Window};
 
 /// What kind of error it is (CL7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -240,6 +243,7 @@ pub struct ErrorFacts<'a> {
     status: Option<u16>,
     code: Option<Cow<'a, str>>,
     provider: Option<Cow<'a, str>>,
+    time_zone: Option<Cow<'a, str>>,
     headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
@@ -251,6 +255,7 @@ impl<'a> ErrorFacts<'a> {
             status: None,
             code: None,
             provider: None,
+            time_zone: None,
             headers: Vec::new(),
         }
     }
@@ -273,6 +278,14 @@ impl<'a> ErrorFacts<'a> {
     #[must_use]
     pub fn provider(mut self, provider: impl Into<Cow<'a, str>>) -> Self {
         self.provider = Some(provider.into());
+        self
+    }
+
+    /// The IANA zone in which clock times without a zone are meant ("resets 3am"), usually the user's.
+    /// Needs the feature `tz-bundled`, except for `UTC`.
+    #[must_use]
+    pub fn time_zone(mut self, name: impl Into<Cow<'a, str>>) -> Self {
+        self.time_zone = Some(name.into());
         self
     }
 
@@ -309,6 +322,8 @@ pub struct Classifier {
     /// For each literal, the rules that it can begin; the rest follow from the status.
     by_literal: Vec<RuleSet>,
     by_status: RuleSet,
+    /// For each literal, what hint it announces.
+    hints: Vec<Option<HintKind>>,
 }
 
 #[derive(Debug)]
@@ -320,6 +335,8 @@ struct CompiledRule {
     unless: Patterns,
     origins: &'static [Origin],
     status: Statuses,
+    max_hint_ms: Option<u64>,
+    about: Option<OverflowUnit>,
 }
 
 /// A set of rules by their place in the table.
@@ -388,9 +405,20 @@ impl Classifier {
                 unless: patterns(rule.unless)?,
                 origins: rule.origins,
                 status: rule.status,
+                max_hint_ms: rule.max_hint_ms,
+                about: rule.about,
             });
         }
+        let mut announced = Vec::new();
+        for &(phrase, kind) in hint::PHRASES {
+            let compiled = compiler.compile([phrase])?;
+            announced.extend(compiled.first_literals().map(|literal| (literal, kind)));
+        }
         let finder = compiler.finish();
+        let mut hints = vec![None; finder.literal_count()];
+        for (literal, kind) in announced {
+            hints[usize::from(literal)] = Some(kind);
+        }
         let mut by_literal = vec![RuleSet::default(); finder.literal_count()];
         let mut by_status = RuleSet::default();
         for (index, rule) in rules.iter().enumerate() {
@@ -406,6 +434,7 @@ impl Classifier {
             rules,
             by_literal,
             by_status,
+            hints,
         })
     }
 
@@ -414,89 +443,156 @@ impl Classifier {
     /// At most a bounded head and tail of the text are read; the time is linear in what is read.
     #[must_use]
     pub fn classify(&self, text: &str, facts: &ErrorFacts<'_>, now: UnixMillis) -> Verdict {
-        let window = Window::of(text);
-        let room = window.len() + facts.code.as_ref().map_or(0, |code| code.len());
-        // Every letter can get a space before it, and a few boundaries come on top.
-        match room {
-            0..=500 => self.decide(window, facts, now, text, &mut [0; 1024], &mut [0; 1024]),
-            501..=4096 => self.decide(window, facts, now, text, &mut [0; 8448], &mut [0; 8448]),
-            _ => {
-                let room = (room * 2 + 256).min(WINDOW * 2 + 4096);
-                self.decide(window, facts, now, text, &mut vec![0; room], &mut vec![0; room])
-            }
-        }
+        self.read(text, facts, now, |reading| {
+            reading
+                .candidates()
+                .find_map(|rule| reading.judge(rule).ok())
+                .unwrap_or_else(|| reading.unknown())
+        })
     }
 
-    fn decide(
+    /// The same with everything that led to it: signals, the rules that lost and why, details.
+    #[must_use]
+    pub fn explain(&self, text: &str, facts: &ErrorFacts<'_>, now: UnixMillis) -> Explanation {
+        self.read(text, facts, now, |reading| explain::explain(reading))
+    }
+
+    fn read<T>(
         &self,
-        window: Window<'_>,
+        source: &str,
         facts: &ErrorFacts<'_>,
         now: UnixMillis,
-        source: &str,
-        text: &mut [u8],
-        back: &mut [u16],
-    ) -> Verdict {
-        let signals = Signals::read(window, facts.code.as_deref(), Scratch { text, back });
-        let hits = self.finder.find(signals.text(), signals.fields());
-        let status = facts.status.or(signals.status.map(|found| found.status));
-        let mut candidates = self.by_status;
-        for hit in hits.as_slice() {
-            candidates.add(self.by_literal[hit.literal()]);
-        }
-        let hint = hint::find(source, facts, now);
-        for index in candidates.iter() {
-            let rule = &self.rules[index];
-            let Some(found) = rule.holds(status, &signals, &hits) else {
-                continue;
-            };
-            let span = match found {
-                Some(found) => signals.source_span(found.start, found.end),
-                None if facts.status.is_some() => None,
-                None => signals.status.map(|found| (found.start, found.start + 3)),
-            };
-            return Verdict {
-                class: rule.class,
-                rule: rule.id.clone(),
-                span: span.map(|(start, end)| Span {
-                    start: source.floor_char_boundary(start),
-                    end: source.ceil_char_boundary(end),
-                }),
+        then: impl FnOnce(&Reading<'_>) -> T,
+    ) -> T {
+        let window = Window::of(source);
+        let code = facts.code.as_deref();
+        let code = code.map(|code| &code[..code.floor_char_boundary(LONGEST_CODE)]);
+        let room = window.len() + code.map_or(0, str::len);
+        let read = |text: &mut [u8], back: &mut [u16]| {
+            let signals = Signals::read(window, code, Scratch { text, back });
+            let hits = self.finder.find(signals.text(), signals.fields());
+            let announced = hits.as_slice().iter().filter_map(|hit| {
+                let kind = self.hints[hit.literal()]?;
+                hit.is_whole().then_some((*hit, kind))
+            });
+            let hint = hint::find(source, &signals, announced, facts, now);
+            then(&Reading {
+                classifier: self,
+                source,
+                facts,
+                status: facts.status.or(signals.status.map(|found| found.status)),
+                hint_ms: hint.map(|hint| hint.delay_ms(now)),
+                signals,
+                hits,
                 hint,
-            };
-        }
-        Verdict {
-            hint,
-            ..Verdict::of_rule(ErrorClass::Unknown, "none")
+            })
+        };
+        // Every letter can get a space before it, and a few boundaries come on top.
+        match room {
+            0..=500 => read(&mut [0; 1024], &mut [0; 1024]),
+            501..=4096 => read(&mut [0; 8448], &mut [0; 8448]),
+            _ => read(&mut vec![0; room * 2 + 256], &mut vec![0; room * 2 + 256]),
         }
     }
 }
 
-impl CompiledRule {
-    /// Where the rule found what it looks for; an inner None if the status alone decides.
-    fn holds(
-        &self,
-        status: Option<u16>,
-        signals: &Signals<'_, '_>,
-        hits: &Hits,
-    ) -> Option<Option<Found>> {
-        if !self.status.holds(status) {
-            return None;
+/// The most bytes of a code that are read.
+const LONGEST_CODE: usize = 256;
+
+/// One error, read: what the rules judge.
+struct Reading<'r> {
+    classifier: &'r Classifier,
+    source: &'r str,
+    facts: &'r ErrorFacts<'r>,
+    signals: Signals<'r, 'r>,
+    hits: Hits,
+    status: Option<u16>,
+    hint: Option<DelayHint>,
+    hint_ms: Option<u64>,
+}
+
+/// Why a rule that found its phrase does not decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// None of its phrases stands where it may stand.
+    NotFound,
+    /// It wants another status.
+    Status,
+    /// The server named no delay, or a longer one.
+    Hint,
+    /// Something else that it wants is not there.
+    Without,
+    /// Something that it yields to is there.
+    Unless(Found),
+}
+
+impl Reading<'_> {
+    /// The rules that can hold, in the order in which they decide.
+    fn candidates(&self) -> impl Iterator<Item = &CompiledRule> {
+        let mut candidates = self.classifier.by_status;
+        for hit in self.hits.as_slice() {
+            candidates.add(self.classifier.by_literal[hit.literal()]);
         }
-        let found = if self.any.is_empty() {
+        candidates.iter().map(|index| &self.classifier.rules[index])
+    }
+
+    /// The verdict of one rule, or why it has none.
+    fn judge(&self, rule: &CompiledRule) -> Result<Verdict, Refusal> {
+        let span = if rule.any.is_empty() {
             None
         } else {
-            Some(self.any.find(hits.as_slice(), self.origins, signals.fields())?)
+            let found = self.find(&rule.any, rule.origins).ok_or(Refusal::NotFound)?;
+            self.span(found)
         };
-        let anywhere = |patterns: &Patterns| {
-            let origins = [Origin::Prose, Origin::Message, Origin::Code, Origin::Title];
-            patterns.find(hits.as_slice(), &origins, signals.fields())
-        };
-        if !self.with.is_empty() && anywhere(&self.with).is_none() {
-            return None;
+        if !rule.status.holds(self.status) {
+            return Err(Refusal::Status);
         }
-        if anywhere(&self.unless).is_some() {
-            return None;
+        if let Some(max) = rule.max_hint_ms
+            && self.hint_ms.is_none_or(|hint| hint > max)
+        {
+            return Err(Refusal::Hint);
         }
-        Some(found)
+        if !rule.with.is_empty() && self.find(&rule.with, WORDS).is_none() {
+            return Err(Refusal::Without);
+        }
+        if let Some(found) = self.find(&rule.unless, WORDS) {
+            return Err(Refusal::Unless(found));
+        }
+        let span = if rule.any.is_empty() { self.status_span() } else { span };
+        Ok(Verdict {
+            class: rule.class,
+            rule: rule.id.clone(),
+            span,
+            hint: self.hint,
+        })
+    }
+
+    fn unknown(&self) -> Verdict {
+        Verdict {
+            hint: self.hint,
+            ..Verdict::of_rule(ErrorClass::Unknown, "none")
+        }
+    }
+
+    fn find(&self, patterns: &Patterns, origins: &[Origin]) -> Option<Found> {
+        patterns.find(self.hits.as_slice(), origins, self.signals.fields())
+    }
+
+    /// The piece of the source; None if it stands in a code that the host gave.
+    fn span(&self, found: Found) -> Option<Span> {
+        let (start, end) = self.signals.source_span(found.start, found.end)?;
+        Some(Span {
+            start: self.source.floor_char_boundary(start),
+            end: self.source.ceil_char_boundary(end),
+        })
+    }
+
+    /// Where the status stands; None if the host gave it.
+    fn status_span(&self) -> Option<Span> {
+        let found = self.signals.status.filter(|_| self.facts.status.is_none())?;
+        Some(Span {
+            start: found.start,
+            end: found.start + 3,
+        })
     }
 }

@@ -13,14 +13,15 @@ mod time;
 pub mod wire;
 
 pub use classify::{
-    Action, Classifier, DelayHint, ErrorClass, ErrorFacts, HintSource, HintValue, Origin, RuleId,
-    Span, Verdict,
+    Action, Classifier, DelayHint, Details, ErrorClass, ErrorFacts, Explanation, HintSource,
+    HintValue, LimitWindow, LostRule, Origin, OverflowDetail, OverflowUnit, RuleId, Signal, Span,
+    Verdict,
 };
 pub use effect::{CompactionCause, Effect, Effects, RequestId, RunId, TimerId};
 pub use event::{EndReason, Outcome, RetryEnd, RetryEvent, RetryStart};
 pub use input::{Input, Turn};
 pub use machine::{Phase, RetryMachine};
-pub use message::{AssistantMessage, Produced, StopReason, Usage};
+pub use message::{AssistantMessage, LossyString, Produced, StopReason, Usage};
 pub use settings::{
     RetrySettings, SETTINGS, Setting, SettingKind, SettingValue, SettingsBuilder, SettingsError,
     SettingsErrorKind, SettingsPatch,

@@ -13,7 +13,7 @@ use crate::effect::{Effects, TimerId};
 use crate::input::{Input, Turn};
 use crate::message::StopReason;
 use crate::settings::RetrySettings;
-use crate::time::{Ambient, MonotonicMillis};
+use crate::time::{Ambient, MonotonicMillis, UnixMillis};
 use chain::{Chains, Ended, Step};
 
 /// Where the machine stands (ST1).
@@ -157,19 +157,22 @@ impl RetryMachine {
             StopReason::Aborted => Ended::Aborted,
             StopReason::Error => Ended::Error {
                 text: turn.error_text,
-                verdict: self.verdict(turn, ambient),
+                verdict: self.verdict(turn, ambient.wall),
             },
         }
     }
 
-    fn verdict(&self, turn: &Turn<'_>, ambient: Ambient) -> Verdict {
+    /// What the machine takes a failed turn for: usage above the window (CL4), then the host's own verdict,
+    /// then the classifier's. Handing the answer in with the turn saves classifying it twice.
+    #[must_use]
+    pub fn verdict(&self, turn: &Turn<'_>, now: UnixMillis) -> Verdict {
         if turn.over_window() {
             return Verdict::of_rule(ErrorClass::Overflow, "usage-above-window");
         }
         match (&turn.verdict, turn.error_text) {
             (_, None) => Verdict::of_rule(ErrorClass::Unknown, "no-text"),
             (Some(verdict), Some(_)) => verdict.clone(),
-            (None, Some(text)) => self.classifier.classify(text, &turn.facts, ambient.wall),
+            (None, Some(text)) => self.classifier.classify(text, &turn.facts, now),
         }
     }
 

@@ -28,6 +28,35 @@ pub enum StopReason {
     Aborted,
 }
 
+impl StopReason {
+    /// Every reason, in order of declaration.
+    pub const ALL: [Self; 5] = [
+        Self::Stop,
+        Self::Length,
+        Self::ToolUse,
+        Self::Error,
+        Self::Aborted,
+    ];
+
+    /// Its name on the wire: `toolUse`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ToolUse => "toolUse",
+            Self::Error => "error",
+            Self::Aborted => "aborted",
+        }
+    }
+
+    /// The reason with that name on the wire.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+}
+
 /// Tokens that the call used. Numbers only the policy reads; anything missing or below zero is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -182,22 +211,22 @@ impl AssistantMessage {
 /// The message as agents write it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire {
+pub(crate) struct Wire {
     #[serde(default, rename = "role")]
-    _role: AssistantRole,
-    stop_reason: StopReason,
+    pub(crate) _role: AssistantRole,
+    pub(crate) stop_reason: StopReason,
     #[serde(default)]
-    error_message: Option<Lossy>,
+    pub(crate) error_message: Option<LossyString>,
     #[serde(default)]
-    usage: Option<Usage>,
+    pub(crate) usage: Option<Usage>,
     #[serde(default)]
-    content: Produced,
+    pub(crate) content: Produced,
     #[serde(default)]
-    provider: Option<Lossy>,
+    pub(crate) provider: Option<LossyString>,
     #[serde(default)]
-    model: Option<Lossy>,
+    pub(crate) model: Option<LossyString>,
     #[serde(default, deserialize_with = "lenient_instant")]
-    timestamp: Option<UnixMillis>,
+    pub(crate) timestamp: Option<UnixMillis>,
 }
 
 impl From<Wire> for AssistantMessage {
@@ -217,7 +246,7 @@ impl From<Wire> for AssistantMessage {
 /// The role, which may be left out and may be nothing else.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum AssistantRole {
+pub(crate) enum AssistantRole {
     #[default]
     Assistant,
 }
@@ -226,34 +255,40 @@ enum AssistantRole {
 ///
 /// JavaScript cuts strings between surrogates and writes the half as an escape; a strict reader would
 /// lose the whole line.
+///
+/// ```
+/// use retry_machine::LossyString;
+/// let read: LossyString = serde_json::from_str(r#""cut \ud83d""#).unwrap();
+/// assert_eq!(read.0, "cut \u{FFFD}");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lossy(pub(crate) String);
+pub struct LossyString(pub String);
 
-impl<'de> Deserialize<'de> for Lossy {
+impl<'de> Deserialize<'de> for LossyString {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Text;
 
         impl Visitor<'_> for Text {
-            type Value = Lossy;
+            type Value = LossyString;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Lossy, E> {
-                Ok(Lossy(text.to_owned()))
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<LossyString, E> {
+                Ok(LossyString(text.to_owned()))
             }
 
-            fn visit_string<E: de::Error>(self, text: String) -> Result<Lossy, E> {
-                Ok(Lossy(text))
+            fn visit_string<E: de::Error>(self, text: String) -> Result<LossyString, E> {
+                Ok(LossyString(text))
             }
 
-            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Lossy, E> {
-                Ok(Lossy(lossy(bytes.to_vec())))
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<LossyString, E> {
+                Ok(LossyString(lossy(bytes.to_vec())))
             }
 
-            fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> Result<Lossy, E> {
-                Ok(Lossy(lossy(bytes)))
+            fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> Result<LossyString, E> {
+                Ok(LossyString(lossy(bytes)))
             }
         }
 
@@ -281,7 +316,7 @@ fn lenient_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::E
 }
 
 /// Milliseconds since the epoch, or any other form of a timestamp, which says nothing here.
-fn lenient_instant<'de, D: Deserializer<'de>>(
+pub(crate) fn lenient_instant<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<UnixMillis>, D::Error> {
     Ok(deserializer.deserialize_any(Number)?.map(UnixMillis))
@@ -340,6 +375,11 @@ impl<'de> Deserialize<'de> for Produced {
                 Ok(Produced::default())
             }
 
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Produced, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Produced::default())
+            }
+
             fn visit_seq<A: SeqAccess<'de>>(self, mut blocks: A) -> Result<Produced, A::Error> {
                 let mut produced = Produced::default();
                 while let Some(block) = blocks.next_element::<Block>()? {
@@ -387,11 +427,14 @@ impl<'de> Deserialize<'de> for Block {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Block, A::Error> {
                 let mut visible = false;
-                let mut kind = Lossy::default();
+                let mut kind = LossyString::default();
                 while let Some(key) = map.next_key::<Key>()? {
                     match key {
-                        Key::Type => kind = map.next_value()?,
-                        Key::Text => visible = !map.next_value::<Lossy>()?.0.trim().is_empty(),
+                        Key::Type => kind = map.next_value::<Option<_>>()?.unwrap_or_default(),
+                        Key::Text => {
+                            let text = map.next_value::<Option<LossyString>>()?.unwrap_or_default();
+                            visible = !text.0.trim().is_empty();
+                        }
                         Key::Other => {
                             map.next_value::<IgnoredAny>()?;
                         }

@@ -4,14 +4,18 @@
 //! machine inputs and the effects of every other protocol of this crate. Deliberately absent: reading and
 //! writing, which is the pump's.
 
+mod agent;
+
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+pub use agent::{AgentLine, AgentMessage, Entry};
+
 use crate::effect::{Effect, Effects, RequestId, RunId, TimerId};
 use crate::input::{Input, Turn};
 use crate::machine::RetryMachine;
-use crate::message::{AssistantMessage, Lossy};
+use crate::message::{AssistantMessage, LossyString};
 use crate::settings::{SettingsPatch, nearest};
 use crate::time::Ambient;
 
@@ -201,7 +205,7 @@ impl InputBody {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RawLine {
-    input: Lossy,
+    input: LossyString,
     now_ms: Option<u64>,
     entropy: Option<u64>,
     message: Option<Box<AssistantMessage>>,
@@ -210,7 +214,7 @@ struct RawLine {
     request: Option<RequestId>,
     switched: Option<bool>,
     run: Option<RunId>,
-    error: Option<Lossy>,
+    error: Option<LossyString>,
     settings: Option<SettingsPatch>,
 }
 

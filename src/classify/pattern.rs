@@ -40,6 +40,11 @@ impl Hit {
     pub(super) fn literal(&self) -> usize {
         self.literal.into()
     }
+
+    /// Whether no further letter follows it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.flags & WHOLE != 0
+    }
 }
 
 const WHOLE: u8 = 1;

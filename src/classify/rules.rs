@@ -17,6 +17,7 @@
 //! decides and texts that it must not decide.
 
 use super::ErrorClass::{self, *};
+use super::explain::OverflowUnit;
 use super::signals::Origin;
 
 /// One rule.
@@ -33,6 +34,10 @@ pub(super) struct Rule {
     pub(super) origins: &'static [Origin],
     /// What the status must be.
     pub(super) status: Statuses,
+    /// The server must have named a delay of at most so many milliseconds.
+    pub(super) max_hint_ms: Option<u64>,
+    /// What it is of which there is too much.
+    pub(super) about: Option<OverflowUnit>,
 }
 
 /// A condition on the status.
@@ -44,6 +49,8 @@ pub(super) enum Statuses {
     Only(&'static [u16]),
     /// In this range.
     Range(u16, u16),
+    /// None, or in this range.
+    NoneOr(u16, u16),
     /// None, or not one that says that the request itself was refused.
     NotRefused,
 }
@@ -51,10 +58,10 @@ pub(super) enum Statuses {
 impl Statuses {
     pub(super) fn holds(self, status: Option<u16>) -> bool {
         match (self, status) {
-            (Self::Any, _) | (Self::NotRefused, None) => true,
+            (Self::Any, _) | (Self::NotRefused | Self::NoneOr(..), None) => true,
             (Self::Only(_) | Self::Range(..), None) => false,
             (Self::Only(list), Some(status)) => list.contains(&status),
-            (Self::Range(first, last), Some(status)) => (first..=last).contains(&status),
+            (Self::Range(first, last) | Self::NoneOr(first, last), Some(status)) => (first..=last).contains(&status),
             (Self::NotRefused, Some(status)) => {
                 !(400..500).contains(&status) || matches!(status, 408 | 409 | 425 | 429 | 499)
             }
@@ -63,9 +70,16 @@ impl Statuses {
 }
 
 /// Everywhere but in the depths of a page.
-const WORDS: &[Origin] = &[Origin::Prose, Origin::Message, Origin::Code, Origin::Title];
+pub(super) const WORDS: &[Origin] = &[Origin::Prose, Origin::Message, Origin::Code, Origin::Title];
 const CODES: &[Origin] = &[Origin::Code];
 const PAGES: &[Origin] = &[Origin::Title, Origin::Page];
+const EVERYWHERE: &[Origin] = &[
+    Origin::Prose,
+    Origin::Message,
+    Origin::Code,
+    Origin::Title,
+    Origin::Page,
+];
 
 const RULE: Rule = Rule {
     id: "",
@@ -75,6 +89,8 @@ const RULE: Rule = Rule {
     unless: &[],
     origins: WORDS,
     status: Statuses::Any,
+    max_hint_ms: None,
+    about: None,
 };
 
 /// Words that say that tokens were counted over time and not in one request.
@@ -101,6 +117,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "output-cap",
         class: InvalidRequest,
+        about: Some(OverflowUnit::OutputCap),
         any: &[
             "maximum allowed number of output tokens",
             "supports at most # … (completion|output) tokens",
@@ -119,9 +136,78 @@ pub(super) const RULES: &[Rule] = &[
         ],
         ..RULE
     },
+    // What no provider can help with.
+    Rule {
+        id: "certificate",
+        class: OtherFatal,
+        any: &[
+            "self signed certificate",
+            "certificate … (expired|verify failed|not trusted|invalid|unknown|mismatch|not valid|required)",
+            "(certificate verify failed|unable to verify the first certificate|unable to get local issuer certificate|unable to get issuer cert|unknown ca|cert authority invalid|unknown issuer|altname invalid|cert has expired)",
+            "x509",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "location",
+        class: OtherFatal,
+        any: &[
+            "location is not supported",
+            "(country|region|territory|location|geographic) … (not supported|not available|not allowed|restricted|unsupported|blocked)",
+            "unsupported country",
+            "not available in your (country|region|location)",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "banned",
+        class: OtherFatal,
+        any: &[
+            "(organization|account|user|workspace|project|team|key) … (has been|is|was) (disabled|suspended|banned|terminated|deactivated|blocked|restricted)",
+            "(disabled|suspended|banned) in this account",
+            "violation of … terms",
+            "account deactivated",
+            "deactivated workspace",
+            "account (suspended|banned|disabled|blocked)",
+        ],
+        unless: &["(spending|spend|payment|invoice|invoices|billing|balance|credits|unpaid|overdue)"],
+        ..RULE
+    },
+    Rule {
+        id: "machine",
+        class: OtherFatal,
+        any: &[
+            "enospc",
+            "no space left on device",
+            "disk quota exceeded",
+            "out of memory",
+            "more system memory",
+            "(cannot|unable to|failed to) (free|allocate) … memory",
+            "enomem",
+            "emfile",
+            "insufficient memory",
+        ],
+        ..RULE
+    },
+    Rule {
+        id: "not-a-model-call",
+        class: OtherFatal,
+        any: &[
+            "mcp error",
+            "structured content",
+            "file content … exceeds maximum",
+            "no (suitable |available )(model|channel|channels) … (found|for)",
+            "no available (channel|channels|providers|provider|accounts)",
+            "(无可用|没有可用|暂无可用)",
+            "free tier can only be used",
+        ],
+        unless: &["(余额|充值|欠费)"],
+        ..RULE
+    },
     Rule {
         id: "media-size",
         class: InvalidRequest,
+        about: Some(OverflowUnit::Media),
         any: &[
             "(image|images|image dimensions|image size|pdf|video|audio|attachment|file|document) … (exceed*|too large|too big|too many|too small)",
             "(limit of #|at most #|more than #|maximum of #|up to #) … (images|image|files|documents|pdf pages|attachments|tools|cache control blocks|blocks|functions)",
@@ -129,21 +215,27 @@ pub(super) const RULES: &[Rule] = &[
             "limit of # … (image|images|items|tools|files|pages)",
             "maximum of # blocks",
         ],
-        unless: &["context (length|window|size)", "usage credits are required"],
+        unless: &[
+            "context (length|window|size)",
+            "(total|input|prompt|message) tokens",
+            "usage credits are required",
+        ],
         ..RULE
     },
     Rule {
         id: "request-bytes",
         class: InvalidRequest,
+        about: Some(OverflowUnit::Bytes),
         any: &[
             "(maximum allowed|maximum|allowed) number of bytes",
             "(request|payload|body|entity|content|size|message) … (exceed*|too large|too big|over|larger than) … (mb|mib|kb|bytes|maximum size|size limit|max size of)",
             "(payload|entity|content|request entity|request body|body|message) (is |)too large",
             "(length|size) limit exceeded",
             "too large … (max #|maximum #) … (mb|mib|kb|bytes)",
-            "(string|array|value|string value) (length |)… (too long|exceed*|above max length)",
+            "(string|array|string value|field value) (length |)… (too long|exceed*|above max length)",
             "above (max|maximum) length",
             "request too large$",
+            "request too large … max #",
             "request exceeds the maximum size",
             "failed to buffer the request body",
         ],
@@ -155,6 +247,11 @@ pub(super) const RULES: &[Rule] = &[
         class: Billing,
         any: &[
             "extra usage is required",
+            "(out of|from your|enable|need|needs|no|add) extra usage",
+            "extra usage … (disabled|not enabled|limit)",
+            "overages enabled",
+            "premium request limit",
+
             "usage credits are required",
             "requires usage credits",
         ],
@@ -186,14 +283,24 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "context-overflow",
         class: Overflow,
+        about: Some(OverflowUnit::Tokens),
         any: &[
             "context (length|window|size|limit) (is |was |has been |)(exceeded|exceeds|exceed|overflow*|too small|reached|full)",
             "context window exceed*",
             "(maximum|max) context (length|window|size|limit|tokens) … (exceeded|is|of|reached)",
             "(exceed*|larger than|longer than|greater than|bigger than|beyond|outside|more than|over) … (context (length|window|size|limit)|maximum context|max context|n ctx)",
             "exceed* … (maximum input length|maximum allowed input length|maximum sequence length|max sequence length|maximum prompt length|max prompt length|model limit|model's limit|model token limit|max token count|maximum number of input tokens|maximum input tokens|max input tokens|input token limit|maximum number of tokens allowed)",
-            "longer than the specified maximum sequence length",
+            "(longer|greater|larger|more|bigger) than (the |)(specified |configured |allowed |)(maximum|max) (model|sequence|seq|input|prompt|decoder|total|context|token) (len|length|size|tokens|count)",
+            "exceed* … (maximum|max) (model|sequence|seq|input|prompt|decoder|total|message|context) (len|length|size|tokens)",
+            "(longer|greater|larger|more) than (the |)max seq len",
+            "(less than|no more than|at most|fewer than|smaller than|<=) (the |)(max seq len|max model len|max input length|n ctx)",
+            "n keep … n ctx",
             "context limit is #",
+            "(reached|hit|hits|ran out of|out of|no more|used up|used all|exhausted|run out of) … (context window|context length|context limit|context space|context size)",
+            "too many input tokens",
+            "(input|prompt|request) token count (is|of) #",
+            "(max|maximum) (input|prompt) tokens: #",
+            "reduce the (input token count|number of input tokens|prompt size|context)",
             "context (window|length|size) (is|of) (only |)#",
             "configured context size is #",
             "loaded with context length of",
@@ -213,6 +320,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "prompt-too-long",
         class: Overflow,
+        about: Some(OverflowUnit::Tokens),
         any: &[
             "(prompt|input|conversation|context|messages|message|chat history|history|query|sequence|transcript|text|request|chat) (is |are |was |has become |)too (long|big)",
             "(prompt|input|conversation|context|messages|chat history|query) (is |are |was |)too large",
@@ -227,6 +335,11 @@ pub(super) const RULES: &[Rule] = &[
             "prompt tokens … exceed*",
             "(message|prompt|input|request|conversation|content) exceeds (the |)(model's |)(token limit|maximum number of tokens|max tokens|maximum tokens)",
             "requested # tokens … (messages|prompt|completion)",
+            "(input|prompt) tokens … must be (no more than|less than|at most|fewer than|smaller than)",
+            "must have (less|fewer) than # tokens",
+            "(message|text|prompt|input) you (submitted|sent|entered|provided) (was|is) too long",
+            "(message|prompt|input|text) length exceeds limit",
+            "(token|tokens) … (超过|超出) … (上限|限制|最大|限额)",
             "resulted in # tokens",
         ],
         unless: PACE,
@@ -235,6 +348,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "reduce-length",
         class: Overflow,
+        about: Some(OverflowUnit::Tokens),
         any: &[
             "reduce the length of (the |your |)(messages|prompt|input|either|conversation|context)",
             "reduce your prompt",
@@ -247,6 +361,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "token-limit",
         class: Overflow,
+        about: Some(OverflowUnit::Tokens),
         any: &[
             "(token limit|tokens limit|max tokens limit) (is |was |)(exceeded|reached)",
             "exceed* … (token limit|tokens limit|limit of #)",
@@ -254,7 +369,7 @@ pub(super) const RULES: &[Rule] = &[
             "max tokens supported is",
             "tokens, max",
             "tokens, limit is #",
-            "tokens > #",
+            "tokens > # maximum",
             "too many tokens",
             "maximum number of tokens … exceed*",
             "tokens + @ must be",
@@ -277,6 +392,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "request-above-token-budget",
         class: Overflow,
+        about: Some(OverflowUnit::TokensPerMinute),
         any: &[
             "request too large for … (tokens per min*|tpm|limit #)",
             "input or output tokens must be reduced",
@@ -288,6 +404,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "overflow-no-body",
         class: Overflow,
+        about: Some(OverflowUnit::Tokens),
         any: &["no body"],
         status: Statuses::Only(&[400, 413]),
         ..RULE
@@ -295,6 +412,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "overflow-zai",
         class: Overflow,
+        about: Some(OverflowUnit::Tokens),
         any: &["^1261$"],
         origins: CODES,
         ..RULE
@@ -302,6 +420,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "overflow-cjk",
         class: Overflow,
+        about: Some(OverflowUnit::Tokens),
         any: &[
             "超长",
             "(上下文|输入|提示词|对话|文本|消息) … (过长|太长|超长|超出|超过)",
@@ -340,6 +459,7 @@ pub(super) const RULES: &[Rule] = &[
             "guardrail intervened",
             "blocked by … guardrail",
             "cyber policy",
+            "finish reason … (blacklist|refusal|content filter|sensitive)",
             "(new sensitive|input new sensitive|output new sensitive)",
             "(敏感|违规|不当|不适|违法|有害) … (内容|信息|词)",
             "(内容|信息) … (敏感|违规|安全|审核|不合规|不适)",
@@ -370,6 +490,27 @@ pub(super) const RULES: &[Rule] = &[
         ..RULE
     },
     Rule {
+        id: "zero-quota",
+        class: Billing,
+        any: &["limit: 0"],
+        with: &["quota exceeded"],
+        ..RULE
+    },
+    Rule {
+        id: "quota-per-day",
+        class: UsageLimit,
+        any: &["(requests|tokens|queries|input tokens|calls|images) per (day|week|month)", "per day per"],
+        ..RULE
+    },
+    Rule {
+        id: "quota-refills-soon",
+        class: RateLimit,
+        any: &["quota exceeded", "current quota", "exhausted your capacity", "quota will reset", "limit … (reset|resets)"],
+        with: &["(please retry in|rate limit exceeded|requests per minute|rate limit)"],
+        max_hint_ms: Some(60_000),
+        ..RULE
+    },
+    Rule {
         id: "billing",
         class: Billing,
         any: &[
@@ -385,6 +526,8 @@ pub(super) const RULES: &[Rule] = &[
             "billing (hard limit|details|limit|not active|issue|account|error|required|cycle)",
             "(plans|plan) (&|and) billing",
             "can only afford",
+            "(free tier|free quota|free trial|trial credit|trial credits|free allowance|trial) … (exhausted|expired|ended|used up|is over|has run out)",
+            "free tier only",
             "payment (required|method|failed|overdue|past due)",
             "(past invoices|unpaid|overdue|arrearage|in arrears)",
             "account … in good standing",
@@ -394,16 +537,15 @@ pub(super) const RULES: &[Rule] = &[
             "(exceed*|over) … budget",
             "budget (full|exceeded|exhausted)",
             "(top up|topup|recharge|prepaid balance)",
-            "(no|without|valid|active|not have a) … subscription",
+            "(no|without|valid|not have a|requires a|need a) (active |valid |paid |codingplan |coding plan |)(subscription|plan)",
+            "not have … subscription",
             "subscription … (expired|inactive|canceled|cancelled|required|not active|insufficient)",
             "not subscribed to",
             "subscribe to",
-            "(not available|not included|not include access|not supported|does not yet include|unavailable) … (current |subscription |)plan",
+            "(not available|not included|not supported|unavailable) … (current |subscription |)plan",
+            "not (yet |)include access",
             "in your current plan",
             "required … plan",
-            "account … suspended … (spending|payment|invoice|billing)",
-            "limit: 0, model",
-            "limit: 0",
             "(欠费|充值|余额不足|余额|额度不足|账户余额|订阅额度|套餐)",
             "(残高|잔액)",
             "(saldo insuficiente|solde insuffisant|guthaben)",
@@ -437,6 +579,7 @@ pub(super) const RULES: &[Rule] = &[
             "(invalid|incorrect|wrong|missing|no|bad|expired|revoked|malformed|unknown|disabled) (x |)(api key|api keys|apikey|api token|access token|auth token|bearer token|authentication token|authorization|authorization header|authentication|credentials|credential|secret key|openai api key|anthropic api key|token provided)",
             "(api key|apikey|api token|access token|auth token|credentials|credential|bearer token) … (invalid|not valid|incorrect|missing|expired|revoked|disabled|not found|required|not provided|could not be refreshed|does not exist|deactivated)",
             "api key does not have",
+            "(api key|apikey|api token) (is |)(not set|unset|not configured|empty|undefined)",
             "api key provided",
             "(provide|set|check|pass) (a valid |an |your |)(api key|openai api key|credentials)",
             "authentication (error|failed|fails|failure|required|is required|token|credentials)",
@@ -514,7 +657,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "request-shape",
         class: InvalidRequest,
         any: &[
-            "(unsupported|unknown|unrecognized|unexpected|invalid|missing|extra|extraneous|duplicate|disallowed|bad|wrong) (request |required |)(parameter|parameters|param|params|field|fields|argument|arguments|property|key|option|role|value|values|schema|type|format|json|body|header|payload|url|input|inputs|message|messages|prompt|tool|tools|function|content|content type|media type|mime type|image|file|enum|request argument|chat setting|data|beta)",
+            "(unsupported|unknown|unrecognized|unexpected|invalid|missing|extra|extraneous|duplicate|disallowed|bad|wrong) (request |required |)(parameter|parameters|param|params|field|fields|property|key|option|role|value|values|schema|type|format|json|body|header|payload|url|input|inputs|message|messages|prompt|tool|tools|function|content|content type|media type|mime type|image|file|enum|request argument|chat setting|data|beta)",
             "invalid @",
             "(parameter|parameters|param|field|argument|property|key) … (not supported|unsupported|not allowed|not permitted|invalid|not valid|required|missing|unknown|unrecognized)",
             "(is|are|does|was) not (supported|permitted|allowed) (with|by|for|in|when|on) (this|the|your) (model|endpoint|api|request|version|provider|context)",
@@ -537,8 +680,7 @@ pub(super) const RULES: &[Rule] = &[
             "(did|does|do) not match … (schema|expected|pattern|format)",
             "schema … (invalid|not supported|must|too complex|is not)",
             "json schema",
-            "(validation|parse) (error|errors|exception)",
-            "request validation error*",
+            "(input|schema|request|parameter|body|field|tool call) validation (error*|failed)",
             "(malformed|ill formed) (request|input|json|body)",
             "(roles|messages) … alternate",
             "alternate between",
@@ -561,13 +703,15 @@ pub(super) const RULES: &[Rule] = &[
             "(decimal|integer|string|number) (below|above) (min|max|minimum|maximum)",
             "(contains|contain|has) (an |)invalid",
             "invalid arguments",
-            "not (a |)valid",
+            "not (a |)valid (model|value|parameter|json schema|request|role|url|image|base64|format|option|string|integer|number|type|enum|uuid|id|tool|name|choice|file)",
+            "(is|are) not valid$",
+            "(is|are) not valid.",
+            "not valid under",
             "unable to generate parser",
             "(chat template|jinja|template error|raise exception)",
             "failed to parse tool call",
             "tool use failed",
             "(grammar|compiled grammar) … too (large|complex)",
-            "bad request error",
             "(no|not) … required (parameter|field)",
             "verify your api base",
             "(image|file) format",
@@ -587,6 +731,7 @@ pub(super) const RULES: &[Rule] = &[
             "throttl*",
             "temporarily",
             "must be reduced",
+            "not valid json",
         ],
         ..RULE
     },
@@ -594,73 +739,6 @@ pub(super) const RULES: &[Rule] = &[
         id: "nan-in-generation",
         class: ServerError,
         any: &["nan … detected in generation"],
-        ..RULE
-    },
-    // ---- 3: what no provider can help with
-    Rule {
-        id: "certificate",
-        class: OtherFatal,
-        any: &[
-            "self signed certificate",
-            "certificate … (expired|verify failed|not trusted|invalid|unknown|mismatch|not valid|required)",
-            "(certificate verify failed|unable to verify the first certificate|unable to get local issuer certificate|unable to get issuer cert|unknown ca|cert authority invalid|unknown issuer|altname invalid|cert has expired)",
-            "x509",
-        ],
-        ..RULE
-    },
-    Rule {
-        id: "location",
-        class: OtherFatal,
-        any: &[
-            "location is not supported",
-            "(country|region|territory|location|geographic) … (not supported|not available|not allowed|restricted|unsupported|blocked)",
-            "unsupported country",
-            "not available in your (country|region|location)",
-        ],
-        ..RULE
-    },
-    Rule {
-        id: "banned",
-        class: OtherFatal,
-        any: &[
-            "(organization|account|user|workspace|project|team|key) … (has been|is|was) (disabled|suspended|banned|terminated|deactivated|blocked|restricted)",
-            "(disabled|suspended|banned) in this account",
-            "violation of … terms",
-            "account deactivated",
-            "deactivated workspace",
-            "account (suspended|banned|disabled|blocked)",
-            "access terminated",
-        ],
-        ..RULE
-    },
-    Rule {
-        id: "machine",
-        class: OtherFatal,
-        any: &[
-            "enospc",
-            "no space left on device",
-            "disk quota exceeded",
-            "out of memory",
-            "more system memory",
-            "(cannot|unable to|failed to) (free|allocate) … memory",
-            "enomem",
-            "emfile",
-            "insufficient memory",
-        ],
-        ..RULE
-    },
-    Rule {
-        id: "not-a-model-call",
-        class: OtherFatal,
-        any: &[
-            "mcp error",
-            "structured content",
-            "file content … exceeds maximum",
-            "no (suitable |available )(model|channel|channels) … (found|for)",
-            "no available (channel|channels|providers|provider|accounts)",
-            "(无可用|没有可用|暂无可用)",
-            "free tier can only be used",
-        ],
         ..RULE
     },
     // ---- 4: account limits
@@ -679,9 +757,13 @@ pub(super) const RULES: &[Rule] = &[
             "reset in # seconds",
             "local total request limit",
             "quota … retry in",
-            "rate limit reached error",
         ],
         unless: &[
+            "(account's|global|overall message|overall) rate limit",
+            "rate limit that restricts",
+            "credits per",
+            "day rate limit",
+            "usage limit*",
             "per (day|week|month)",
             "(rpd|tpd)",
             "(weekly|daily|monthly) … limit",
@@ -695,11 +777,8 @@ pub(super) const RULES: &[Rule] = &[
         any: &[
             "usage (limit|limits|cap|quota)",
             "(session|weekly|daily|monthly|hourly|5 hour|7 day|hour|minute|day|plan|account|message|messages|premium request|request|inference|individual|global rate|overall message rate|free|credit) (limit|quota|limits|allowance) … (reached|exceeded|hit|exhausted|reset*|used|is)",
-            "limit reached",
-            "reached … (limit|limits|quota|cap|maximum)",
-            "hit … (limit|quota)",
             "(day|hour|week) (usage |rate |message |request |)limit",
-            "(exceeded|exceed|reached|exhausted) … (your|the|account|organization|account's) (daily|weekly|monthly|hourly|usage|token|account|quota|allowance|limit|plan|copilot|request)",
+            "(exceeded|exceed|reached|exhausted) … (your|the|account|organization|account's) (daily|weekly|monthly|hourly|usage|account|account's|quota|allowance|limit|plan|copilot|message|messages)",
             "quota (exceeded|exhausted|reached|used|limit|insufficient|depleted)",
             "(exceed*|exhausted|no|out of|insufficient) … quota",
             "quota … (exceed*|exhausted|reached|reset*|will reset)",
@@ -717,7 +796,6 @@ pub(super) const RULES: &[Rule] = &[
             "limit … resets",
             "regain access",
             "credits per # hour",
-            "premium requests",
             "usage (not included|limit reached)",
             "(使用上限|限额|配额|用量|额度) … (达到|重置|用完|用尽|耗尽|超出|超过|上限|不足)",
             "(已达到|达到|超出|超过) … (使用上限|限额|配额|上限|额度)",
@@ -747,9 +825,38 @@ pub(super) const RULES: &[Rule] = &[
         ..RULE
     },
     Rule {
+        id: "limit-reached",
+        class: UsageLimit,
+        any: &[
+            "limit reached",
+            "reached … (limit|limits|quota|cap|maximum)",
+            "(hit|hits) … (limit|quota)",
+        ],
+        unless: &[
+            "rate limit (is |was |has been |)(reached|exceeded|hit|error|on|for|of|breached|violated)",
+            "rate limit for your",
+            "rate limited",
+            "rate limit specific",
+            "(tpm|rpm|per minute|per second|concurren*)",
+            "(速率限制|频率限制)",
+            "retry limit",
+            "max retries",
+            "not your usage limit",
+            "request limit reached",
+        ],
+        ..RULE
+    },
+    Rule {
         id: "usage-limit-zai",
         class: UsageLimit,
         any: &["^(1304|1308|1310|1313)$", "[1308]"],
+        ..RULE
+    },
+    Rule {
+        id: "plan-too-small",
+        class: Billing,
+        any: &["upgrade to (plus|pro|max|team|a paid|a higher)", "upgrade your (plan|account|subscription)"],
+        unless: &["rate limit*", "too many requests", "try again in"],
         ..RULE
     },
     // ---- 5: transient, in words
@@ -826,6 +933,85 @@ pub(super) const RULES: &[Rule] = &[
         ..RULE
     },
     Rule {
+        id: "transport",
+        class: Network,
+        any: &[
+            "(econnreset|econnrefused|econnaborted|etimedout|enotfound|epipe|enetunreach|ehostunreach|enetdown|ehostdown|esockettimedout|wsaeconnreset)",
+            "(eai again|eai fail|eai noname)",
+            "und err",
+            "win error (10053|10054|10060|10061|11001|11002)",
+            "socket exception",
+            "connection (reset by peer|aborted|reset error|refused error)",
+            "socket hang up",
+            "other side closed",
+            "err stream premature close",
+            "premature close",
+            "(peer|remote end|server) closed connection",
+            "remote (end closed|disconnected|protocol error)",
+            "broken pipe",
+            "(getaddrinfo|name or service not known|no such host|nodename nor servname)",
+            "(failed host lookup|no address associated with hostname|could not resolve host|temporary failure in name resolution)",
+            "(goaway|nghttp2)",
+            "payload is not completed",
+            "transfer encoding error",
+            "(connexion|conexión|conexão|verbindung|соединение|соединения|подключение|подключения) … (échoué|perdue|refusée|interrompue|rechazada|perdida|cerrada|recusada|cancelamento|encerrada|abgelehnt|geschlossen|unterbrochen|fehlgeschlagen|разорвано|прервано|установить)",
+        ],
+        unless: &["(service unavailable|bad gateway|gateway timeout)"],
+        ..RULE
+    },
+    Rule {
+        id: "page-for-json",
+        class: ServerError,
+        any: &[
+            "is not valid json",
+            "unexpected token … json",
+            "unexpected token <",
+            "invalid character … looking for beginning of value",
+            "expecting value: line 1 column 1",
+            "expected value at line 1 column 1",
+            "(not|non) json response",
+        ],
+        status: Statuses::NotRefused,
+        ..RULE
+    },
+    Rule {
+        id: "server-said-so",
+        class: ServerError,
+        any: &[
+            "(service unavailable|bad gateway|gateway time out|gateway timeout|internal server error)",
+            "error occurred while processing",
+            "server experienced an error",
+        ],
+        unless: &[
+            "(upstream connect|reset before|reset reason|disconnect/reset)",
+            "connection termination",
+        ],
+        status: Statuses::NotRefused,
+        ..RULE
+    },
+    Rule {
+        id: "server-code",
+        class: ServerError,
+        any: &["^(service unavailable|service unavailable exception|internal server exception|internal failure|internal server error exception|model error exception)$"],
+        origins: CODES,
+        ..RULE
+    },
+    Rule {
+        id: "browser-challenge",
+        class: ServerError,
+        any: &["(challenge platform|checking your browser|just a moment|attention required)"],
+        origins: EVERYWHERE,
+        ..RULE
+    },
+    Rule {
+        id: "gateway-page",
+        class: ServerError,
+        any: &["(origin|web server|cloudflare|cloudfront|varnish|gateway|nginx|cf wrapper|cf error|error code|timeout occurred|timed out|unavailable|server error|load balancer|openresty|apache|envoy)"],
+        origins: PAGES,
+        status: Statuses::NoneOr(500, 599),
+        ..RULE
+    },
+    Rule {
         id: "gateway-reset-overflow",
         class: ServerError,
         any: &["reset reason: overflow"],
@@ -869,6 +1055,8 @@ pub(super) const RULES: &[Rule] = &[
             "stream … (ended|closed) (before|without)",
             "(stream|response) … before (message stop|response completed|completion|a terminal|a finish|finish)",
             "(response|body|stream) (body |)(closed|truncated)",
+            "incomplete json",
+            "(truncated|partial|cut off) (json|response|stream|chunk)",
             "ended (without|before)",
             "stream read error",
             "(goaway|rst stream|refused stream)",
@@ -909,18 +1097,11 @@ pub(super) const RULES: &[Rule] = &[
         ..RULE
     },
     Rule {
-        id: "page-network",
-        class: ServerError,
-        any: &["(origin|web server|cloudflare|gateway|nginx|cf wrapper|challenge platform|checking your browser|just a moment|error code)"],
-        origins: PAGES,
-        ..RULE
-    },
-    Rule {
         id: "server-error",
         class: ServerError,
         any: &[
             "(internal|server|backend|upstream|unknown|unexpected) (server |service |internal |provider |)(error|errors|failure)",
-            "(server|service|upstream|backend|provider|gateway|model|api) … (unavailable|not available|unreachable|returned an error|experienced an error|had an error|returned error|failed|is down)",
+            "(server|service|upstream|backend|provider|gateway|model|api) … (unavailable|not available|unreachable|experienced an error|had an error|failed|is down)",
             "(service|temporarily|currently|upstream) unavailable",
             "bad gateway",
             "(gateway|origin|proxy) (time out|timeout|timed out|read timeout|error)",
@@ -933,8 +1114,6 @@ pub(super) const RULES: &[Rule] = &[
             "unable to (process|handle|serve|complete)",
             "unable to handle",
             "(temporarily|momentarily) (unable|unavailable)",
-            "provider returned error",
-            "provider returned an error",
             "(empty|blank|no) (response|completion|output|content)",
             "(returned|received) (an |)empty",
             "(currently|still) loading",
@@ -964,8 +1143,15 @@ pub(super) const RULES: &[Rule] = &[
             "(subagent|agent|sub agent) (was |)(aborted|cancelled|canceled|interrupted)",
             "context canceled",
             "abort error",
+            "(exception|error): (canceled|cancelled|aborted)$",
             "^(aborted|cancelled|canceled|interrupted)$",
         ],
+        ..RULE
+    },
+    Rule {
+        id: "access-terminated",
+        class: OtherFatal,
+        any: &["access terminated"],
         ..RULE
     },
     Rule {
@@ -990,6 +1176,12 @@ pub(super) const RULES: &[Rule] = &[
     Rule { id: "status-4xx", class: InvalidRequest, status: Statuses::Range(400, 499), ..RULE },
     Rule { id: "status-5xx", class: ServerError, status: Statuses::Range(500, 599), ..RULE },
     // ---- 8: words that alone say little
+    Rule {
+        id: "opaque",
+        class: ServerError,
+        any: &["(provider|upstream|backend|model provider) (nim |)returned (an |)error", "upstream error"],
+        ..RULE
+    },
     Rule {
         id: "weak-auth",
         class: Auth,

@@ -15,6 +15,8 @@
 //! Deliberately absent: a JSON parser. Errors are cut, doubly escaped, and often Python or JavaScript; the
 //! pass reads quotes, keys and brackets of any of them, and never fails.
 
+use super::hint::{self, HintKind, KEY_LEN};
+
 /// Stands for something echoed.
 pub(super) const OPAQUE: u8 = 0x1E;
 /// Ends a field: phrases do not reach across it.
@@ -28,6 +30,8 @@ pub(super) const WINDOW: usize = HEAD + TAIL;
 
 /// The most fields; later ones join the last.
 const FIELDS: usize = 96;
+/// How far behind a status its message may begin, in bytes.
+const STATUS_REACH: usize = 32;
 /// How deep strings may nest inside strings.
 const DEPTH: usize = 8;
 
@@ -59,6 +63,16 @@ pub(super) struct FoundStatus {
     pub(super) status: u16,
     pub(super) start: usize,
 }
+
+/// A key that carries a delay hint, and where its value begins in the source.
+#[derive(Clone, Copy)]
+pub(super) struct KeyValue {
+    pub(super) kind: HintKind,
+    pub(super) at: usize,
+}
+
+/// The most hint keys that are looked at.
+const HINT_KEYS: usize = 8;
 
 /// The part of a text that is read: a bounded head, and a bounded tail of huge ones.
 #[derive(Clone, Copy)]
@@ -114,6 +128,7 @@ pub(super) struct Signals<'t, 'b> {
     back: &'b [u16],
     fields: [Field; FIELDS],
     field_count: usize,
+    hint_keys: [Option<KeyValue>; HINT_KEYS],
     /// The status that counts: the innermost, which is the last.
     pub(super) status: Option<FoundStatus>,
     /// Whether there is an HTML page.
@@ -135,6 +150,7 @@ impl<'t, 'b> Signals<'t, 'b> {
         };
         let mut status = None;
         let mut is_page = false;
+        let mut hint_keys = [None; HINT_KEYS];
         for (part, base) in [(window.head, 0), (window.tail, window.head.len())] {
             if part.is_empty() {
                 continue;
@@ -142,6 +158,14 @@ impl<'t, 'b> Signals<'t, 'b> {
             let mut lexer = Lexer::new(part.as_bytes(), base, code.is_none(), &mut writer);
             lexer.run();
             status = lexer.status.or(status);
+            for found in lexer.hint_keys.into_iter().flatten() {
+                if let Some(free) = hint_keys.iter_mut().find(|slot| slot.is_none()) {
+                    *free = Some(KeyValue {
+                        at: window.source_offset(base + found.at),
+                        ..found
+                    });
+                }
+            }
             is_page |= lexer.is_page;
         }
         if let Some(code) = code {
@@ -163,6 +187,7 @@ impl<'t, 'b> Signals<'t, 'b> {
             back: &back[..len],
             fields,
             field_count,
+            hint_keys,
             status: status.map(|(status, start)| FoundStatus {
                 status,
                 start: window.source_offset(start),
@@ -178,6 +203,10 @@ impl<'t, 'b> Signals<'t, 'b> {
 
     pub(super) fn fields(&self) -> &[Field] {
         &self.fields[..self.field_count]
+    }
+
+    pub(super) fn hint_keys(&self) -> impl Iterator<Item = KeyValue> {
+        self.hint_keys.into_iter().flatten()
     }
 
     /// The source's bytes that `start..end` of the normalised text came from; None if they came from
@@ -267,17 +296,7 @@ enum KeyRole {
 
 impl KeyRole {
     fn of(key: &[u8]) -> Self {
-        // Keys are compared without case and separators: errorMessage, error_message, Error-Message.
-        let mut buffer = [0_u8; 24];
-        let mut len = 0;
-        for byte in key.iter().filter(|byte| byte.is_ascii_alphanumeric()) {
-            let Some(slot) = buffer.get_mut(len) else {
-                return Self::Unknown;
-            };
-            *slot = byte.to_ascii_lowercase();
-            len += 1;
-        }
-        match &buffer[..len] {
+        match key {
             b"message" | b"msg" | b"error" | b"err" | b"errors" | b"detail" | b"details"
             | b"description" | b"errormessage" | b"errormsg" | b"errmsg" | b"errordescription"
             | b"errordetail" | b"displaymessage" | b"usermessage" | b"title" | b"raw"
@@ -307,10 +326,14 @@ impl KeyRole {
 /// A string whose inside is being read, or an echoed container.
 #[derive(Clone, Copy)]
 struct Mode {
-    /// Where it ends: the offset of the closing quote.
+    /// Where it ends: the offset of the closing quote, escapes included.
     end: usize,
+    /// Behind the closing quote.
+    after: usize,
     /// What to go back to.
     outer: Origin,
+    /// Whether it holds structure rather than prose.
+    is_structure: bool,
 }
 
 struct Lexer<'t, 'w, 'b> {
@@ -332,6 +355,7 @@ struct Lexer<'t, 'w, 'b> {
     /// Quotes that have no partner further on: (quote, backslashes), not to be searched again.
     unclosed: [bool; 12],
     line_start: bool,
+    hint_keys: [Option<KeyValue>; HINT_KEYS],
     status: Option<(u16, usize)>,
     is_page: bool,
 }
@@ -357,7 +381,9 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             at: 0,
             modes: [Mode {
                 end: 0,
+                after: 0,
                 outer: Origin::Prose,
+                is_structure: false,
             }; DEPTH],
             mode_count: 0,
             depth: 0,
@@ -365,6 +391,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             pending: None,
             unclosed: [false; 12],
             line_start: true,
+            hint_keys: [None; HINT_KEYS],
             status: None,
             is_page: false,
         }
@@ -378,8 +405,12 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         while self.at < self.src.len() {
             while self.mode_count > 0 && self.at >= self.modes[self.mode_count - 1].end {
                 self.mode_count -= 1;
-                let outer = self.modes[self.mode_count].outer;
+                let Mode { after, outer, .. } = self.modes[self.mode_count];
                 self.out.begin_field(outer);
+                self.at = self.at.max(after);
+            }
+            if self.at >= self.src.len() {
+                break;
             }
             let byte = self.src[self.at];
             match byte {
@@ -456,7 +487,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             || rest.starts_with(b"File \\\"");
         if is_frame {
             self.at = self.line_end(start);
-            self.opaque();
+            self.out.boundary();
         }
     }
 
@@ -613,10 +644,13 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         };
         let text_end = end - quote.escapes;
         let after = end + self.quote_at(end).map_or(1, |(_, len)| len);
-        if self.is_key(after) {
-            self.pending = Some(KeyRole::of(&self.src[inside..text_end.max(inside)]));
-            self.out.boundary();
-            self.at = self.colon_after(after) + 1;
+        if self.is_key(after)
+            && matches!(
+                trim_space(&self.out.text[..self.out.len]),
+                [] | [.., b',' | b'[' | b'(' | BOUNDARY]
+            )
+        {
+            self.key(inside, text_end.max(inside), self.colon_after(after) + 1);
             return;
         }
         let role = self.pending.take();
@@ -637,15 +671,32 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             Some(KeyRole::Code) if !self.keep_codes => self.skip_to(after),
             Some(KeyRole::Code) => {
                 self.status_value(inside, text_end);
-                self.enter(inside, end, Origin::Code);
+                self.enter(inside, text_end, after, Origin::Code, false);
             }
-            Some(KeyRole::Message | KeyRole::Unknown) => self.enter(inside, end, Origin::Message),
+            Some(KeyRole::Message | KeyRole::Unknown) => {
+                self.enter(inside, text_end, after, Origin::Message, is_structure);
+            }
             None if self.is_echo(quote, text, before) => {
                 self.opaque();
                 self.at = after;
             }
-            None => self.enter(inside, end, self.out.origin()),
+            None => self.enter(inside, text_end, after, self.out.origin(), is_structure),
         }
+    }
+
+    /// A key from `start` to `end`, whose value begins at `value`.
+    fn key(&mut self, start: usize, end: usize, value: usize) {
+        let mut buffer = [0; KEY_LEN];
+        let key = hint::normalise(&self.src[start..end], &mut buffer);
+        if self.echo_above.is_none()
+            && let Some(kind) = hint::key_kind(key)
+            && let Some(free) = self.hint_keys.iter_mut().find(|slot| slot.is_none())
+        {
+            *free = Some(KeyValue { kind, at: value });
+        }
+        self.pending = Some(KeyRole::of(key));
+        self.out.boundary();
+        self.at = value;
     }
 
     /// Whether a quote right before `inside` begins a string though a letter stands before it (`b'{`).
@@ -659,10 +710,22 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
     }
 
     /// Reads the inside of a string as a field of its own.
-    fn enter(&mut self, inside: usize, end: usize, origin: Origin) {
+    fn enter(
+        &mut self,
+        inside: usize,
+        end: usize,
+        after: usize,
+        origin: Origin,
+        is_structure: bool,
+    ) {
         let outer = self.out.origin();
         if self.mode_count < DEPTH {
-            self.modes[self.mode_count] = Mode { end, outer };
+            self.modes[self.mode_count] = Mode {
+                end,
+                after,
+                outer,
+                is_structure,
+            };
             self.mode_count += 1;
         }
         self.out.begin_field(origin);
@@ -685,7 +748,11 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let written = &self.out.text[..self.out.len];
         let words = written.trim_ascii_end();
         let follows_word = before == b' ' && words.last().is_some_and(u8::is_ascii_lowercase);
-        if !follows_word {
+        // `403 Forbidden "Your team has …"`: what stands behind a status and its phrase is the message.
+        let follows_status = self
+            .status
+            .is_some_and(|(_, at)| self.base + self.at - at <= STATUS_REACH);
+        if !follows_word || follows_status {
             return false;
         }
         let last_word = words
@@ -766,7 +833,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let closing = name_start == 2;
         let origin = match &lower[..len] {
             b"html" if closing => Origin::Prose,
-            b"title" | b"h1" if !closing => Origin::Title,
+            b"title" | b"h1" | b"h2" if !closing => Origin::Title,
             b"html" | b"!doctype" | b"head" | b"body" | b"title" | b"h1" | b"h2" | b"h3" | b"h4"
             | b"p" | b"div" | b"span" | b"center" | b"hr" | b"br" | b"meta" | b"link" | b"script"
             | b"style" | b"a" | b"b" | b"i" | b"ul" | b"ol" | b"li" | b"table" | b"tr" | b"td"
@@ -916,12 +983,11 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         // A key without quotes, as JavaScript and Rust write it: { code: 'x', message: "y" }
         if starts_with_letter
             && self.depth > 0
+            && self.modes[..self.mode_count].last().is_none_or(|mode| mode.is_structure)
             && self.byte(end) == b':'
             && matches!(trim_space(&self.out.text[..self.out.len]), [] | [.., b',' | BOUNDARY])
         {
-            self.pending = Some(KeyRole::of(&self.src[start..end]));
-            self.out.boundary();
-            self.at = end + 1;
+            self.key(start, end, end + 1);
             return;
         }
         let in_code = self.out.origin() == Origin::Code;

@@ -1,15 +1,22 @@
 //! The command line: what an agent's errors are, what the machine does about them, and why a run stopped.
 
+#![allow(unreachable_pub, reason = "a binary has no outside")]
+
+mod classify;
 mod lines;
+mod replay;
+mod rows;
+mod settings;
+mod show;
 mod step;
 
+use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Retries for LLM agents: classify provider errors, replay recorded runs, drive the machine from any
-/// language.
+/// Retries for LLM agents: tell what provider errors are, replay recorded runs, drive the machine.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, max_term_width = 100)]
 struct Cli {
@@ -19,6 +26,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Replay(replay::Replay),
+    Classify(classify::Classify),
     Step(step::Step),
 }
 
@@ -26,21 +35,54 @@ enum Command {
 mod exit {
     /// Done.
     pub const DONE: u8 = 0;
+    /// Done, but something was skipped or empty.
+    pub const SKIPPED: u8 = 1;
     /// Usage, settings or rules were refused. Also what clap exits with.
     pub const USAGE: u8 = 2;
+    /// `replay --fail-on-difference` found one.
+    pub const DIFFERENCE: u8 = 3;
 }
 
+/// Why a command could not go on.
+enum Failure {
+    /// Usage, settings or rules were refused: the text says what would be right.
+    Usage(String),
+    /// Reading standard input or writing failed.
+    Io(io::Error),
+}
+
+impl Failure {
+    fn usage(text: impl Display) -> Self {
+        Self::Usage(text.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// What a command returns: its exit code.
+type Outcome = Result<u8, Failure>;
+
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let outcome = match Cli::parse().command {
+        Command::Replay(command) => command.run(),
+        Command::Classify(command) => command.run(),
         Command::Step(command) => command.run(),
     };
-    match result {
-        Ok(code) => ExitCode::from(code),
+    ExitCode::from(match outcome {
+        Ok(code) => code,
         // Whoever read our output has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(exit::DONE),
-        Err(error) => {
+        Err(Failure::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => exit::DONE,
+        Err(Failure::Io(error)) => {
             eprintln!("error: {error}");
-            ExitCode::from(exit::USAGE)
+            exit::USAGE
         }
-    }
+        Err(Failure::Usage(text)) => {
+            eprintln!("error: {text}");
+            exit::USAGE
+        }
+    })
 }

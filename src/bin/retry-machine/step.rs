@@ -7,8 +7,8 @@ use clap::Args;
 use retry_machine::RetryMachine;
 use retry_machine::wire::Stepper;
 
-use crate::exit;
 use crate::lines::{Line, Lines, MAX_LINE, is_blank};
+use crate::{Outcome, exit};
 
 /// Drive the bare machine: one JSON input a line in, its effects a line out; timers are yours.
 ///
@@ -24,7 +24,7 @@ use crate::lines::{Line, Lines, MAX_LINE, is_blank};
 pub struct Step {}
 
 impl Step {
-    pub fn run(self) -> io::Result<u8> {
+    pub fn run(self) -> Outcome {
         let mut stepper = Stepper::new(RetryMachine::default());
         let mut lines = Lines::new(io::stdin().lock(), MAX_LINE);
         let mut out = io::stdout().lock();
