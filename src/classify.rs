@@ -315,7 +315,6 @@ impl<'a> ErrorFacts<'a> {
 /// let verdict = classify("404 model acme-500 not found");
 /// assert_eq!(verdict.class, ErrorClass::InvalidRequest);
 /// ```
-#[derive(Debug)]
 pub struct Classifier {
     finder: Finder,
     rules: Vec<CompiledRule>,
@@ -364,6 +363,14 @@ impl RuleSet {
                 Some(at * 64 + bit)
             })
         })
+    }
+}
+
+impl fmt::Debug for Classifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Classifier")
+            .field("rules", &self.rules.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -3,6 +3,8 @@
 //! Deliberately absent: a queue. Effects are returned by the step that caused them, so the state that
 //! must be saved is the state and nothing else, and an effect cannot be forgotten inside.
 
+use core::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::event::RetryEvent;
@@ -30,9 +32,9 @@ macro_rules! id {
             }
         }
 
-        impl core::fmt::Display for $name {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                core::fmt::Display::fmt(&self.0, f)
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
             }
         }
     };
@@ -138,6 +140,34 @@ impl Effect<'_> {
     }
 }
 
+/// The notation of the specification: `S(1,2000)`, `drop`, `sleep 2000`, `cancel`, `cont`, `cmp`, …
+impl fmt::Display for Effect<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Emit { event } => fmt::Display::fmt(event, f),
+            Self::SwitchCredential {
+                retry_after_ms: None,
+                ..
+            } => f.write_str("switch"),
+            Self::SwitchCredential {
+                retry_after_ms: Some(ms),
+                ..
+            } => write!(f, "switch({ms})"),
+            Self::DropFailedMessage => f.write_str("drop"),
+            Self::Sleep { delay_ms, .. } => write!(f, "sleep {delay_ms}"),
+            Self::CancelSleep { .. } => f.write_str("cancel"),
+            Self::ContinueAgent { .. } => f.write_str("cont"),
+            Self::AbortAgent => f.write_str("abort agent"),
+            Self::CheckCompaction {
+                cause: CompactionCause::TurnEnd,
+            } => f.write_str("cmp"),
+            Self::CheckCompaction {
+                cause: CompactionCause::Overflow,
+            } => f.write_str("cmp(overflow)"),
+        }
+    }
+}
+
 /// The most effects that one step can return: cancel, start event, drop, sleep.
 const CAPACITY: usize = 4;
 
@@ -182,6 +212,22 @@ impl<'m> Effects<'m> {
         Effects {
             slots: self.slots.map(|slot| slot.map(Effect::into_owned)),
         }
+    }
+}
+
+/// The effects in the notation of the specification, `–` for none.
+impl fmt::Display for Effects<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("–");
+        }
+        for (at, effect) in self.iter().enumerate() {
+            if at > 0 {
+                f.write_str(" ")?;
+            }
+            fmt::Display::fmt(effect, f)?;
+        }
+        Ok(())
     }
 }
 

@@ -1,1 +1,9 @@
+//! One binary: a module a subject. Tests are named after the rules of the specification.
 
+#![allow(unreachable_pub, reason = "a test binary has no outside")]
+
+mod support;
+
+mod machine;
+mod properties;
+mod table;

@@ -622,7 +622,6 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
     fn quote(&mut self, quote: Quote) {
         let start = self.at;
         let inside = start + quote.len;
-        let before = self.out.last();
         let previous = start
             .checked_sub(1 + quote.escapes)
             .map_or(b' ', |at| self.src[at]);
@@ -676,7 +675,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             Some(KeyRole::Message | KeyRole::Unknown) => {
                 self.enter(inside, text_end, after, Origin::Message, is_structure);
             }
-            None if self.is_echo(quote, text, before) => {
+            None if self.is_echo(quote, text) => {
                 self.opaque();
                 self.at = after;
             }
@@ -734,36 +733,49 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
     }
 
     /// Whether a quoted piece of prose is a name or somebody's words rather than the message itself.
-    fn is_echo(&self, quote: Quote, text: &[u8], before: u8) -> bool {
+    fn is_echo(&self, quote: Quote, text: &[u8]) -> bool {
         if quote.kind == b'`' {
             return true;
         }
-        let is_name = !text.iter().any(u8::is_ascii_whitespace);
-        if is_name {
-            // A single quoted word that is the whole text is the text.
-            return !text.is_empty() && self.out.len > 0;
-        }
-        // Words in quotes right after a word are quoted by the message; after a colon, a bracket or a
-        // number they are the message.
         let written = &self.out.text[..self.out.len];
-        let words = written.trim_ascii_end();
-        let follows_word = before == b' ' && words.last().is_some_and(u8::is_ascii_lowercase);
-        // `403 Forbidden "Your team has …"`: what stands behind a status and its phrase is the message.
-        let follows_status = self
-            .status
-            .is_some_and(|(_, at)| self.base + self.at - at <= STATUS_REACH);
-        if !follows_word || follows_status {
-            return false;
+        // The next of several quoted names.
+        if trim_space(written).ends_with(&[OPAQUE, b',']) {
+            return true;
         }
+        let words = trim_marks(written);
+        let is_direct = trim_space(written).len() == words.len();
         let last_word = words
             .rsplit(|byte| !byte.is_ascii_lowercase())
             .next()
             .unwrap_or_default();
-        !matches!(
+        let is_name = !text.iter().any(u8::is_ascii_whitespace);
+        if is_name {
+            // A single quoted word that is the whole text is the text, and one called a code is one.
+            let is_code = matches!(last_word, b"code" | b"type" | b"reason" | b"status" | b"error");
+            return !text.is_empty() && self.out.len > 0 && !is_code;
+        }
+        if matches!(
             last_word,
-            b"limit" | b"metric" | b"quota" | b"error" | b"message" | b"reason" | b"because"
-                | b"says" | b"said" | b"response" | b"body" | b"with" | b"returned" | b"desc"
-        )
+            b"value" | b"values" | b"got" | b"input" | b"received" | b"parameter" | b"field" | b"name"
+                | b"property" | b"enum" | b"entry" | b"listed" | b"excerpt" | b"content" | b"text" | b"prompt"
+                | b"query" | b"title" | b"question" | b"found" | b"snippet"
+        ) {
+            return true;
+        }
+        // `403 Forbidden "Your team has …"`: what stands behind a status and its phrase is the message.
+        let follows_status = self
+            .status
+            .is_some_and(|(_, at)| self.base + self.at - at <= STATUS_REACH);
+        // Words in quotes right after a word are quoted by the message; after a colon, a bracket or a
+        // number they are the message.
+        is_direct
+            && words.last().is_some_and(u8::is_ascii_lowercase)
+            && !follows_status
+            && !matches!(
+                last_word,
+                b"limit" | b"metric" | b"quota" | b"error" | b"message" | b"reason" | b"because"
+                    | b"says" | b"said" | b"response" | b"body" | b"with" | b"returned" | b"desc"
+            )
     }
 
     /// Whether a colon follows a string that ends at `after`, and it is the colon of a key.
