@@ -157,20 +157,42 @@ impl fmt::Display for Action {
 }
 
 /// The name of the rule that decided.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RuleId(Cow<'static, str>);
+#[derive(Clone, Debug)]
+pub struct RuleId(Name);
+
+/// Two thin pointers, so that a verdict and what waits for a credential stay small.
+#[derive(Clone, Debug)]
+enum Name {
+    BuiltIn(&'static &'static str),
+    Loaded(Arc<Box<str>>),
+}
 
 impl RuleId {
+    pub(crate) const fn built_in(name: &'static &'static str) -> Self {
+        Self(Name::BuiltIn(name))
+    }
+
     /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Name::BuiltIn(name) => name,
+            Name::Loaded(name) => name,
+        }
     }
 }
 
+impl PartialEq for RuleId {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for RuleId {}
+
 impl fmt::Display for RuleId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(self.as_str())
     }
 }
 
@@ -202,13 +224,13 @@ impl Verdict {
     /// A verdict of the host's own.
     #[must_use]
     pub const fn new(class: ErrorClass) -> Self {
-        Self::of_rule(class, "host")
+        Self::of_rule(class, &"host")
     }
 
-    pub(crate) const fn of_rule(class: ErrorClass, rule: &'static str) -> Self {
+    pub(crate) const fn of_rule(class: ErrorClass, rule: &'static &'static str) -> Self {
         Self {
             class,
-            rule: RuleId(Cow::Borrowed(rule)),
+            rule: RuleId::built_in(rule),
             span: None,
             hint: None,
         }
@@ -392,7 +414,7 @@ impl Classifier {
         }
     }
 
-    fn compile(table: &[Rule]) -> Result<Self, String> {
+    fn compile(table: &'static [Rule]) -> Result<Self, String> {
         if table.len() > RuleSet::CAPACITY {
             return Err(format!("more than {} rules", RuleSet::CAPACITY));
         }
@@ -405,7 +427,7 @@ impl Classifier {
                     .map_err(|why| format!("rule `{}`: {why}", rule.id))
             };
             rules.push(CompiledRule {
-                id: RuleId(Cow::Borrowed(rule.id)),
+                id: RuleId::built_in(&rule.id),
                 class: rule.class,
                 any: patterns(rule.any)?,
                 with: patterns(rule.with)?,
@@ -577,7 +599,7 @@ impl Reading<'_> {
     fn unknown(&self) -> Verdict {
         Verdict {
             hint: self.hint,
-            ..Verdict::of_rule(ErrorClass::Unknown, "none")
+            ..Verdict::of_rule(ErrorClass::Unknown, &"none")
         }
     }
 

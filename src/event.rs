@@ -5,6 +5,10 @@ use std::borrow::Cow;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
+use crate::classify::{ErrorClass, RuleId};
+use crate::settings::EventForm;
+use crate::time::UnixMillis;
+
 /// What listeners, hooks, the RPC stream and the terminal are told (EV3).
 ///
 /// Its [`Serialize`] form is the documented wire form, one object:
@@ -41,6 +45,17 @@ pub struct RetryStart<'m> {
     pub delay_ms: u64,
     /// The failed message's text, unchanged.
     pub error_message: Cow<'m, str>,
+    /// The number of the chain in its session. On the wire in the extended form, as what follows.
+    pub chain: u64,
+    /// What the failure is.
+    pub class: ErrorClass,
+    /// Which rule said so.
+    pub rule: RuleId,
+    /// When the retry comes, by the wall clock.
+    pub next_at: UnixMillis,
+    /// Retries since the prompt started, with this one.
+    pub total_retries: u32,
+    pub(crate) form: EventForm,
 }
 
 /// `auto_retry_end` (EV2).
@@ -51,6 +66,13 @@ pub struct RetryEnd<'m> {
     pub attempt: u32,
     /// How the chain ended.
     pub outcome: Outcome<'m>,
+    /// The number of the chain in its session. On the wire in the extended form, as what follows.
+    pub chain: u64,
+    /// What the failure is that ended it, and which rule said so; None if no failure did.
+    pub about: Option<(ErrorClass, RuleId)>,
+    /// Retries since the prompt started.
+    pub total_retries: u32,
+    pub(crate) form: EventForm,
 }
 
 /// How a chain ended.
@@ -85,6 +107,27 @@ pub enum EndReason {
     Disabled,
     /// The agent could not continue (ST7).
     ContinueFailed,
+    /// A wait would have passed `retry.maxElapsedMs`.
+    Deadline,
+    /// The server asked for a longer wait than `retry.delay.maxServerDelayMs`.
+    ServerDelayTooLong,
+}
+
+impl EndReason {
+    /// Its name on the wire: `serverDelayTooLong`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Fatal => "fatal",
+            Self::Overflow => "overflow",
+            Self::Cancelled => "cancelled",
+            Self::Disabled => "disabled",
+            Self::ContinueFailed => "continueFailed",
+            Self::Deadline => "deadline",
+            Self::ServerDelayTooLong => "serverDelayTooLong",
+        }
+    }
 }
 
 impl RetryEvent<'_> {
@@ -97,15 +140,34 @@ impl RetryEvent<'_> {
                 max_attempts,
                 delay_ms,
                 error_message,
+                chain,
+                class,
+                rule,
+                next_at,
+                total_retries,
+                form,
             }) => RetryEvent::Start(RetryStart {
                 attempt,
                 max_attempts,
                 delay_ms,
                 error_message: Cow::Owned(error_message.into_owned()),
+                chain,
+                class,
+                rule,
+                next_at,
+                total_retries,
+                form,
             }),
-            Self::End(end) => RetryEvent::End(RetryEnd {
-                attempt: end.attempt,
-                outcome: match end.outcome {
+            Self::End(RetryEnd {
+                attempt,
+                outcome,
+                chain,
+                about,
+                total_retries,
+                form,
+            }) => RetryEvent::End(RetryEnd {
+                attempt,
+                outcome: match outcome {
                     Outcome::Success => Outcome::Success,
                     Outcome::Failure {
                         final_error,
@@ -115,6 +177,10 @@ impl RetryEvent<'_> {
                         reason,
                     },
                 },
+                chain,
+                about,
+                total_retries,
+                form,
             }),
         }
     }
@@ -141,6 +207,13 @@ impl Serialize for RetryEvent<'_> {
                 map.serialize_entry("maxAttempts", &start.max_attempts)?;
                 map.serialize_entry("delayMs", &start.delay_ms)?;
                 map.serialize_entry("errorMessage", &start.error_message)?;
+                if start.form == EventForm::Extended {
+                    map.serialize_entry("chainId", &start.chain)?;
+                    map.serialize_entry("class", &start.class)?;
+                    map.serialize_entry("rule", start.rule.as_str())?;
+                    map.serialize_entry("nextAtMs", &start.next_at)?;
+                    map.serialize_entry("totalRetries", &start.total_retries)?;
+                }
             }
             Self::End(end) => {
                 map.serialize_entry("type", "auto_retry_end")?;
@@ -150,6 +223,17 @@ impl Serialize for RetryEvent<'_> {
                     Outcome::Success => {}
                     Outcome::Failure { final_error, .. } => {
                         map.serialize_entry("finalError", final_error)?;
+                    }
+                }
+                if end.form == EventForm::Extended {
+                    map.serialize_entry("chainId", &end.chain)?;
+                    if let Some((class, rule)) = &end.about {
+                        map.serialize_entry("class", class)?;
+                        map.serialize_entry("rule", rule.as_str())?;
+                    }
+                    map.serialize_entry("totalRetries", &end.total_retries)?;
+                    if let Outcome::Failure { reason, .. } = &end.outcome {
+                        map.serialize_entry("reason", reason)?;
                     }
                 }
             }

@@ -23,7 +23,7 @@ pub use input::{Input, Turn};
 pub use machine::{Phase, RetryMachine};
 pub use message::{AssistantMessage, LossyString, Produced, StopReason, Usage};
 pub use settings::{
-    RetrySettings, SETTINGS, Setting, SettingKind, SettingValue, SettingsBuilder, SettingsError,
+    EventForm, RetrySettings, SETTINGS, ServerDelay, Setting, SettingKind, SettingValue, SettingsBuilder, SettingsError,
     SettingsErrorKind, SettingsPatch,
 };
 pub use time::{Ambient, MonotonicMillis, UnixMillis};

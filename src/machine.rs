@@ -167,10 +167,10 @@ impl RetryMachine {
     #[must_use]
     pub fn verdict(&self, turn: &Turn<'_>, now: UnixMillis) -> Verdict {
         if turn.over_window() {
-            return Verdict::of_rule(ErrorClass::Overflow, "usage-above-window");
+            return Verdict::of_rule(ErrorClass::Overflow, &"usage-above-window");
         }
         match (&turn.verdict, turn.error_text) {
-            (_, None) => Verdict::of_rule(ErrorClass::Unknown, "no-text"),
+            (_, None) => Verdict::of_rule(ErrorClass::Unknown, &"no-text"),
             (Some(verdict), Some(_)) => verdict.clone(),
             (None, Some(text)) => self.classifier.classify(text, &turn.facts, now),
         }

@@ -392,3 +392,10 @@ fn getters_and_clocks() {
     assert!(machine.is_retrying());
     assert_eq!(machine.settings(), &RetrySettings::default());
 }
+
+/// A machine is small beside what all machines share.
+#[test]
+fn a_machine_is_at_most_128_bytes() {
+    let size = size_of::<RetryMachine>();
+    assert!(size <= 128, "{size} bytes");
+}

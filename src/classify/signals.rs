@@ -131,8 +131,6 @@ pub(super) struct Signals<'t, 'b> {
     hint_keys: [Option<KeyValue>; HINT_KEYS],
     /// The status that counts: the innermost, which is the last.
     pub(super) status: Option<FoundStatus>,
-    /// Whether there is an HTML page.
-    pub(super) is_page: bool,
 }
 
 impl<'t, 'b> Signals<'t, 'b> {
@@ -149,7 +147,6 @@ impl<'t, 'b> Signals<'t, 'b> {
             field_count: 1,
         };
         let mut status = None;
-        let mut is_page = false;
         let mut hint_keys = [None; HINT_KEYS];
         for (part, base) in [(window.head, 0), (window.tail, window.head.len())] {
             if part.is_empty() {
@@ -166,7 +163,6 @@ impl<'t, 'b> Signals<'t, 'b> {
                     });
                 }
             }
-            is_page |= lexer.is_page;
         }
         if let Some(code) = code {
             writer.begin_field(Origin::Code);
@@ -192,7 +188,6 @@ impl<'t, 'b> Signals<'t, 'b> {
                 status,
                 start: window.source_offset(start),
             }),
-            is_page,
         }
     }
 
@@ -357,7 +352,6 @@ struct Lexer<'t, 'w, 'b> {
     line_start: bool,
     hint_keys: [Option<KeyValue>; HINT_KEYS],
     status: Option<(u16, usize)>,
-    is_page: bool,
 }
 
 /// One quote character as the source spells it.
@@ -393,7 +387,6 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             line_start: true,
             hint_keys: [None; HINT_KEYS],
             status: None,
-            is_page: false,
         }
     }
 
@@ -675,7 +668,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             Some(KeyRole::Message | KeyRole::Unknown) => {
                 self.enter(inside, text_end, after, Origin::Message, is_structure);
             }
-            None if self.is_echo(quote, text) => {
+            None if !is_structure && self.is_echo(quote, text) => {
                 self.opaque();
                 self.at = after;
             }
@@ -857,7 +850,6 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
                 return;
             }
         };
-        self.is_page = true;
         let skip_until: Option<&[u8]> = match &lower[..len] {
             b"script" if !closing => Some(b"</script"),
             b"style" if !closing => Some(b"</style"),

@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 
-use crate::backoff;
-use crate::classify::{Action, Verdict};
+use crate::backoff::{self, Plan};
+use crate::classify::{Action, ErrorClass, RuleId, Verdict};
 use crate::effect::{CompactionCause, Effect, Effects, RequestId, RunId, TimerId};
 use crate::event::{EndReason, Outcome, RetryEnd, RetryEvent, RetryStart};
 use crate::machine::Phase;
@@ -66,8 +66,19 @@ enum State {
 struct Pending {
     request: RequestId,
     text: Box<str>,
-    delay_ms: u64,
+    /// What follows if no other credential takes over.
+    plan: Plan,
     max_attempts: u32,
+    class: ErrorClass,
+    rule: RuleId,
+}
+
+/// A failure that is about to be retried.
+struct Failed<'m> {
+    text: Cow<'m, str>,
+    max_attempts: u32,
+    class: ErrorClass,
+    rule: RuleId,
 }
 
 /// The chains of one session: at most one is open at a time.
@@ -76,6 +87,21 @@ pub(super) struct Chains {
     state: State,
     /// The last id given out, of any kind.
     last_id: u64,
+    /// How many chains have been opened: the id of the latest.
+    chains: u32,
+    /// When the open chain's first failure was handed in.
+    chain_started: MonotonicMillis,
+    /// When the prompt started, or the first message that came without one.
+    prompt_started: Option<MonotonicMillis>,
+    /// Retries since the prompt started.
+    total_retries: u32,
+}
+
+/// What a step reads.
+#[derive(Clone, Copy)]
+struct Context<'c> {
+    settings: &'c RetrySettings,
+    ambient: Ambient,
 }
 
 impl Chains {
@@ -105,9 +131,24 @@ impl Chains {
     ) -> Effects<'m> {
         let mut fx = Effects::default();
         let out = &mut fx;
+        let cx = Context { settings, ambient };
+        match step {
+            Step::PromptStarted => {
+                self.prompt_started = Some(ambient.monotonic);
+                self.total_retries = 0;
+            }
+            Step::Ended(_) => {
+                self.prompt_started.get_or_insert(ambient.monotonic);
+            }
+            Step::TimerFired(_)
+            | Step::CredentialSwitched { .. }
+            | Step::ContinueFailed { .. }
+            | Step::AbortRetry
+            | Step::Abort => {}
+        }
         self.state = match std::mem::take(&mut self.state) {
             State::Idle => match step {
-                Step::Ended(ended) => self.ended(0, ended, settings, ambient, out),
+                Step::Ended(ended) => self.ended(0, ended, cx, out),
                 Step::Abort => {
                     out.push(Effect::AbortAgent);
                     State::Draining { run: None }
@@ -120,18 +161,23 @@ impl Chains {
             },
             State::Switching { attempt, pending } => match step {
                 // The host ran the agent itself: the awaited answer is forgotten (ST8).
-                Step::Ended(ended) => self.ended(attempt, ended, settings, ambient, out),
+                Step::Ended(ended) => self.ended(attempt, ended, cx, out),
                 Step::CredentialSwitched { request, switched } if request == pending.request => {
-                    let delay_ms = if switched { 0 } else { pending.delay_ms };
-                    let text = Cow::Owned(pending.text.into_string());
-                    self.start(attempt, pending.max_attempts, delay_ms, text, ambient, out)
+                    let failed = Failed {
+                        text: Cow::Owned(pending.text.into_string()),
+                        max_attempts: pending.max_attempts,
+                        class: pending.class,
+                        rule: pending.rule,
+                    };
+                    let plan = if switched { Plan::Wait(0) } else { pending.plan };
+                    self.carry_out(plan, attempt, failed, cx, out)
                 }
                 Step::AbortRetry | Step::PromptStarted => {
-                    cancelled(attempt, out);
+                    self.cancelled(attempt, cx, out);
                     State::Idle
                 }
                 Step::Abort => {
-                    cancelled(attempt, out);
+                    self.cancelled(attempt, cx, out);
                     out.push(Effect::AbortAgent);
                     State::Draining { run: None }
                 }
@@ -147,7 +193,7 @@ impl Chains {
                 // The host ran the agent itself: its run counts as this retry (ST8).
                 Step::Ended(ended) => {
                     out.push(Effect::CancelSleep { timer });
-                    self.ended(attempt, ended, settings, ambient, out)
+                    self.ended(attempt, ended, cx, out)
                 }
                 Step::TimerFired(fired) if fired == timer => {
                     let rest_ms = due.since(ambient.monotonic);
@@ -167,12 +213,12 @@ impl Chains {
                 }
                 Step::AbortRetry | Step::PromptStarted => {
                     out.push(Effect::CancelSleep { timer });
-                    cancelled(attempt, out);
+                    self.cancelled(attempt, cx, out);
                     State::Idle
                 }
                 Step::Abort => {
                     out.push(Effect::CancelSleep { timer });
-                    cancelled(attempt, out);
+                    self.cancelled(attempt, cx, out);
                     out.push(Effect::AbortAgent);
                     State::Draining { run: None }
                 }
@@ -185,23 +231,23 @@ impl Chains {
                 },
             },
             State::InFlight { attempt, run } => match step {
-                Step::Ended(ended) => self.ended(attempt, ended, settings, ambient, out),
+                Step::Ended(ended) => self.ended(attempt, ended, cx, out),
                 Step::ContinueFailed { run: failed, error } if failed == run => {
                     let error = if error.is_empty() { Cow::Borrowed(NO_TEXT) } else { error };
-                    failure(attempt, error, EndReason::ContinueFailed, out);
+                    self.failure(attempt, error, EndReason::ContinueFailed, None, cx, out);
                     State::Idle
                 }
                 Step::AbortRetry => {
-                    cancelled(attempt, out);
+                    self.cancelled(attempt, cx, out);
                     State::Draining { run: Some(run) }
                 }
                 Step::Abort => {
-                    cancelled(attempt, out);
+                    self.cancelled(attempt, cx, out);
                     out.push(Effect::AbortAgent);
                     State::Draining { run: Some(run) }
                 }
                 Step::PromptStarted => {
-                    cancelled(attempt, out);
+                    self.cancelled(attempt, cx, out);
                     State::Idle
                 }
                 Step::TimerFired(_)
@@ -234,8 +280,7 @@ impl Chains {
         &mut self,
         attempt: u32,
         ended: Ended<'m>,
-        settings: &RetrySettings,
-        ambient: Ambient,
+        cx: Context<'_>,
         out: &mut Effects<'m>,
     ) -> State {
         match ended {
@@ -244,7 +289,7 @@ impl Chains {
                 over_window,
             } => {
                 if attempt > 0 {
-                    end(attempt, Outcome::Success, out);
+                    self.end(attempt, Outcome::Success, None, cx, out);
                 }
                 if ends_run {
                     let cause = if over_window {
@@ -258,13 +303,11 @@ impl Chains {
             }
             Ended::Aborted => {
                 if attempt > 0 {
-                    cancelled(attempt, out);
+                    self.cancelled(attempt, cx, out);
                 }
                 State::Idle
             }
-            Ended::Error { text, verdict } => {
-                self.error(attempt, text, &verdict, settings, ambient, out)
-            }
+            Ended::Error { text, verdict } => self.error(attempt, text, verdict, cx, out),
         }
     }
 
@@ -273,86 +316,164 @@ impl Chains {
         &mut self,
         attempt: u32,
         text: Option<&'m str>,
-        verdict: &Verdict,
-        settings: &RetrySettings,
-        ambient: Ambient,
+        verdict: Verdict,
+        cx: Context<'_>,
         out: &mut Effects<'m>,
     ) -> State {
-        let give_up = |reason, cause, out: &mut Effects<'m>| {
+        let settings = cx.settings;
+        let refused = match (verdict.action(), text) {
+            (Action::Compact, _) => Some(EndReason::Overflow),
+            (Action::Stop, _) | (Action::Retry | Action::Switch, None) => Some(EndReason::Fatal),
+            (Action::Retry | Action::Switch, Some(_)) if !settings.enabled() => {
+                Some(EndReason::Disabled)
+            }
+            (Action::Retry | Action::Switch, Some(_)) => None,
+        };
+        let text = text.unwrap_or(NO_TEXT);
+        if let Some(reason) = refused {
             if attempt > 0 {
-                failure(attempt, Cow::Borrowed(text.unwrap_or(NO_TEXT)), reason, out);
+                let about = Some((verdict.class, verdict.rule));
+                self.failure(attempt, Cow::Borrowed(text), reason, about, cx, out);
             }
+            let cause = if reason == EndReason::Overflow {
+                CompactionCause::Overflow
+            } else {
+                CompactionCause::TurnEnd
+            };
             out.push(Effect::CheckCompaction { cause });
-            State::Idle
-        };
-        let action = verdict.action();
-        let text = match (action, text) {
-            (Action::Retry | Action::Switch, Some(text)) => text,
-            (Action::Retry | Action::Switch, None) | (Action::Stop, _) => {
-                return give_up(EndReason::Fatal, CompactionCause::TurnEnd, out);
-            }
-            (Action::Compact, _) => {
-                return give_up(EndReason::Overflow, CompactionCause::Overflow, out);
-            }
-        };
-        if !settings.enabled() {
-            return give_up(EndReason::Disabled, CompactionCause::TurnEnd, out);
-        }
-        let next = attempt + 1;
-        if next > settings.max_retries() {
-            // The last retry really made; 0 closes a chain that never opened (NU2).
-            failure(attempt, Cow::Borrowed(text), EndReason::Exhausted, out);
-            out.push(Effect::CheckCompaction {
-                cause: CompactionCause::TurnEnd,
-            });
             return State::Idle;
         }
-        let delay_ms = backoff::exponential_ms(settings.base_delay_ms(), next);
-        if action == Action::Switch {
-            let request = RequestId(self.next_id());
-            out.push(Effect::SwitchCredential {
-                request,
-                retry_after_ms: verdict.hint.map(|hint| hint.delay_ms(ambient.wall)),
-            });
-            let pending = Pending {
-                request,
-                text: text.into(),
-                delay_ms,
-                max_attempts: settings.max_retries(),
-            };
-            return State::Switching {
-                attempt: next,
-                pending,
-            };
+        if attempt == 0 {
+            self.chains += 1;
+            self.chain_started = cx.ambient.monotonic;
         }
-        let text = Cow::Borrowed(text);
-        self.start(next, settings.max_retries(), delay_ms, text, ambient, out)
+        let next = attempt + 1;
+        let class = verdict.class;
+        let failed = Failed {
+            text: Cow::Borrowed(text),
+            max_attempts: settings.max_retries_for(class),
+            class,
+            rule: verdict.rule,
+        };
+        let total_left = settings
+            .max_total_retries()
+            .is_none_or(|max| self.total_retries < max);
+        if next > failed.max_attempts || !total_left {
+            return self.give_up(next, failed, EndReason::Exhausted, cx, out);
+        }
+        let hint_ms = verdict.hint.map(|hint| hint.delay_ms(cx.ambient.wall));
+        let plan = backoff::plan(settings, class, next, hint_ms, cx.ambient.entropy);
+        if class.action() != Action::Switch {
+            return self.carry_out(plan, next, failed, cx, out);
+        }
+        if self.deadline_before(0, cx).is_some() {
+            // Not even another credential could be used in time.
+            return self.carry_out(Plan::Wait(0), next, failed, cx, out);
+        }
+        let request = RequestId(self.next_id());
+        out.push(Effect::SwitchCredential {
+            request,
+            retry_after_ms: hint_ms,
+        });
+        State::Switching {
+            attempt: next,
+            pending: Pending {
+                request,
+                text: failed.text.into(),
+                plan,
+                max_attempts: failed.max_attempts,
+                class,
+                rule: failed.rule,
+            },
+        }
     }
 
-    /// Announces a retry, drops the failed message and sleeps.
-    fn start<'m>(
+    /// Retries number `attempt` as planned, or ends the chain where the plan or a deadline says so.
+    fn carry_out<'m>(
         &mut self,
+        plan: Plan,
         attempt: u32,
-        max_attempts: u32,
-        delay_ms: u64,
-        error_message: Cow<'m, str>,
-        ambient: Ambient,
+        failed: Failed<'m>,
+        cx: Context<'_>,
         out: &mut Effects<'m>,
     ) -> State {
+        let delay_ms = match plan {
+            Plan::Wait(delay_ms) => delay_ms,
+            Plan::TooLong { asked_ms } => {
+                let max_ms = cx.settings.max_server_delay_ms().unwrap_or(0);
+                let text = format!(
+                    "The server asks to wait {asked_ms} ms, more than retry.delay.maxServerDelayMs ({max_ms} ms): {}",
+                    failed.text
+                );
+                let failed = Failed {
+                    text: Cow::Owned(text),
+                    ..failed
+                };
+                return self.give_up(attempt, failed, EndReason::ServerDelayTooLong, cx, out);
+            }
+        };
+        if let Some((key, max_ms)) = self.deadline_before(delay_ms, cx) {
+            let text = format!(
+                "Waiting {delay_ms} ms would pass retry.maxElapsedMs.{key} ({max_ms} ms): {}",
+                failed.text
+            );
+            let failed = Failed {
+                text: Cow::Owned(text),
+                ..failed
+            };
+            return self.give_up(attempt, failed, EndReason::Deadline, cx, out);
+        }
+        self.total_retries = self.total_retries.saturating_add(1);
         out.push(Effect::Emit {
             event: RetryEvent::Start(RetryStart {
                 attempt,
-                max_attempts,
+                max_attempts: failed.max_attempts,
                 delay_ms,
-                error_message,
+                error_message: failed.text,
+                chain: self.chains.into(),
+                class: failed.class,
+                rule: failed.rule,
+                next_at: cx.ambient.wall.after(delay_ms),
+                total_retries: self.total_retries,
+                form: cx.settings.events(),
             }),
         });
         out.push(Effect::DropFailedMessage);
         State::Waiting {
             attempt,
             timer: self.sleep(delay_ms, out),
-            due: ambient.monotonic.after(delay_ms),
+            due: cx.ambient.monotonic.after(delay_ms),
         }
+    }
+
+    /// Closes the chain instead of making the retry number `attempt` (NU2), then the check of ST6.
+    fn give_up<'m>(
+        &mut self,
+        attempt: u32,
+        failed: Failed<'m>,
+        reason: EndReason,
+        cx: Context<'_>,
+        out: &mut Effects<'m>,
+    ) -> State {
+        let about = Some((failed.class, failed.rule));
+        self.failure(attempt - 1, failed.text, reason, about, cx, out);
+        out.push(Effect::CheckCompaction {
+            cause: CompactionCause::TurnEnd,
+        });
+        State::Idle
+    }
+
+    /// The bound that a wait of `delay_ms` from now would pass.
+    fn deadline_before(&self, delay_ms: u64, cx: Context<'_>) -> Option<(&'static str, u64)> {
+        let at = cx.ambient.monotonic.after(delay_ms);
+        let passes = |since: MonotonicMillis, max: Option<u64>| max.filter(|max| at.since(since) > *max);
+        let chain = passes(self.chain_started, cx.settings.max_chain_elapsed_ms());
+        let prompt = self
+            .prompt_started
+            .and_then(|started| passes(started, cx.settings.max_prompt_elapsed_ms()));
+        chain
+            .map(|max| ("chain", max))
+            .or_else(|| prompt.map(|max| ("prompt", max)))
     }
 
     fn sleep(&mut self, delay_ms: u64, out: &mut Effects<'_>) -> TimerId {
@@ -365,28 +486,46 @@ impl Chains {
         self.last_id += 1;
         self.last_id
     }
-}
 
-/// The one end of a chain (ST7).
-fn end<'m>(attempt: u32, outcome: Outcome<'m>, out: &mut Effects<'m>) {
-    out.push(Effect::Emit {
-        event: RetryEvent::End(RetryEnd { attempt, outcome }),
-    });
-}
+    /// The one end of a chain (ST7). `about` is the failure that ended it.
+    fn end<'m>(
+        &self,
+        attempt: u32,
+        outcome: Outcome<'m>,
+        about: Option<(ErrorClass, RuleId)>,
+        cx: Context<'_>,
+        out: &mut Effects<'m>,
+    ) {
+        out.push(Effect::Emit {
+            event: RetryEvent::End(RetryEnd {
+                attempt,
+                outcome,
+                chain: self.chains.into(),
+                about,
+                total_retries: self.total_retries,
+                form: cx.settings.events(),
+            }),
+        });
+    }
 
-fn failure<'m>(
-    attempt: u32,
-    final_error: Cow<'m, str>,
-    reason: EndReason,
-    out: &mut Effects<'m>,
-) {
-    let outcome = Outcome::Failure {
-        final_error,
-        reason,
-    };
-    end(attempt, outcome, out);
-}
+    fn failure<'m>(
+        &self,
+        attempt: u32,
+        final_error: Cow<'m, str>,
+        reason: EndReason,
+        about: Option<(ErrorClass, RuleId)>,
+        cx: Context<'_>,
+        out: &mut Effects<'m>,
+    ) {
+        let outcome = Outcome::Failure {
+            final_error,
+            reason,
+        };
+        self.end(attempt, outcome, about, cx, out);
+    }
 
-fn cancelled(attempt: u32, out: &mut Effects<'_>) {
-    failure(attempt, Cow::Borrowed(CANCELLED), EndReason::Cancelled, out);
+    fn cancelled(&self, attempt: u32, cx: Context<'_>, out: &mut Effects<'_>) {
+        let text = Cow::Borrowed(CANCELLED);
+        self.failure(attempt, text, EndReason::Cancelled, None, cx, out);
+    }
 }

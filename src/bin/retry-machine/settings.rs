@@ -21,6 +21,9 @@ pub struct SettingsArgs {
     /// Do not retry at all.
     #[arg(long)]
     no_retry: bool,
+    /// Our recommended settings in place of the documented ones; --settings and flags go above them.
+    #[arg(long)]
+    recommended: bool,
     /// A JSON file with the settings in its group `retry`.
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
@@ -30,6 +33,9 @@ impl SettingsArgs {
     /// What the file and, above it, the flags say.
     pub fn patches(&self) -> Result<Vec<SettingsPatch>, Failure> {
         let mut patches = Vec::new();
+        if self.recommended {
+            patches.push(SettingsPatch::recommended());
+        }
         if let Some(path) = &self.settings {
             patches.push(read_file(path)?);
         }

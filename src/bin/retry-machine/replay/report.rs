@@ -374,6 +374,8 @@ impl Report for Human {
                             EndReason::Cancelled => "cancelled",
                             EndReason::Disabled => "retrying is off",
                             EndReason::ContinueFailed => "the agent could not go on",
+                            EndReason::Deadline => "the next wait would pass the deadline",
+                            EndReason::ServerDelayTooLong => "the server asks for too long a wait",
                             _ => "given up",
                         };
                         let told = format!("  gave up after {}: {why}", retries(end.attempt));
