@@ -8,6 +8,8 @@
 
 mod explain;
 mod hint;
+#[cfg(feature = "rules")]
+pub(crate) mod loaded;
 mod pattern;
 mod rules;
 mod signals;
@@ -22,6 +24,8 @@ use crate::time::UnixMillis;
 pub use explain::{Details, Explanation, LimitWindow, LostRule, OverflowDetail, OverflowUnit, Signal};
 use hint::HintKind;
 pub use hint::{DelayHint, HintSource, HintValue};
+#[cfg(feature = "rules")]
+pub use loaded::{RuleFile, RulesError, RulesErrorKind};
 use pattern::{Compiler, Finder, Found, Hits, Patterns};
 use rules::{RULES, Rule, Statuses, WORDS};
 pub use signals::Origin;
@@ -29,6 +33,7 @@ use signals::{Scratch, Signals, Window};
 
 /// What kind of error it is (CL7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorClass {
@@ -164,6 +169,7 @@ pub struct RuleId(Name);
 #[derive(Clone, Debug)]
 enum Name {
     BuiltIn(&'static &'static str),
+    #[cfg(feature = "rules")]
     Loaded(Arc<Box<str>>),
 }
 
@@ -177,6 +183,7 @@ impl RuleId {
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Name::BuiltIn(name) => name,
+            #[cfg(feature = "rules")]
             Name::Loaded(name) => name,
         }
     }
@@ -339,6 +346,8 @@ impl<'a> ErrorFacts<'a> {
 /// ```
 pub struct Classifier {
     finder: Finder,
+    #[cfg(feature = "rules")]
+    loaded: Vec<loaded::LoadedRule>,
     rules: Vec<CompiledRule>,
     /// For each literal, the rules that it can begin; the rest follow from the status.
     by_literal: Vec<RuleSet>,
@@ -407,18 +416,26 @@ impl Classifier {
     /// Builds the built-in classifier anew.
     #[must_use]
     pub fn built_in() -> Self {
-        match Self::compile(RULES) {
+        let compiler = Compiler::default();
+        #[cfg(feature = "rules")]
+        let compiled = Self::assemble(RULES, compiler, Vec::new());
+        #[cfg(not(feature = "rules"))]
+        let compiled = Self::assemble(RULES, compiler);
+        match compiled {
             Ok(classifier) => classifier,
             // The table is part of this crate and a test compiles it.
             Err(why) => unreachable!("built-in rules: {why}"),
         }
     }
 
-    fn compile(table: &'static [Rule]) -> Result<Self, String> {
+    fn assemble(
+        table: &'static [Rule],
+        mut compiler: Compiler,
+        #[cfg(feature = "rules")] loaded: Vec<loaded::LoadedRule>,
+    ) -> Result<Self, String> {
         if table.len() > RuleSet::CAPACITY {
             return Err(format!("more than {} rules", RuleSet::CAPACITY));
         }
-        let mut compiler = Compiler::default();
         let mut rules = Vec::with_capacity(table.len());
         for rule in table {
             let mut patterns = |patterns: &[&'static str]| {
@@ -460,6 +477,8 @@ impl Classifier {
         }
         Ok(Self {
             finder,
+            #[cfg(feature = "rules")]
+            loaded,
             rules,
             by_literal,
             by_status,
@@ -473,6 +492,10 @@ impl Classifier {
     #[must_use]
     pub fn classify(&self, text: &str, facts: &ErrorFacts<'_>, now: UnixMillis) -> Verdict {
         self.read(text, facts, now, |reading| {
+            #[cfg(feature = "rules")]
+            if let Some(verdict) = self.loaded.iter().find_map(|rule| rule.judge(reading)) {
+                return verdict;
+            }
             reading
                 .candidates()
                 .find_map(|rule| reading.judge(rule).ok())

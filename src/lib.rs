@@ -7,6 +7,8 @@ mod event;
 mod input;
 mod machine;
 mod message;
+#[cfg(feature = "schema")]
+pub mod schema;
 mod settings;
 mod time;
 #[cfg(feature = "json")]
@@ -17,6 +19,8 @@ pub use classify::{
     HintValue, LimitWindow, LostRule, Origin, OverflowDetail, OverflowUnit, RuleId, Signal, Span,
     Verdict,
 };
+#[cfg(feature = "rules")]
+pub use classify::{RuleFile, RulesError, RulesErrorKind};
 pub use effect::{CompactionCause, Effect, Effects, RequestId, RunId, TimerId};
 pub use event::{EndReason, Outcome, RetryEnd, RetryEvent, RetryStart};
 pub use input::{Input, Turn};

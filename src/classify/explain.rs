@@ -115,6 +115,21 @@ pub(super) fn explain(reading: &Reading<'_>) -> Explanation {
     let mut verdict = None;
     let mut lost = Vec::new();
     let mut details = Details::default();
+    #[cfg(feature = "rules")]
+    for rule in &reading.classifier.loaded {
+        match (rule.judge(reading), &verdict) {
+            (Some(won), None) => {
+                details = Details::read(reading, won.class, None);
+                verdict = Some(won);
+            }
+            (Some(_), Some(won)) => lost.push(LostRule {
+                rule: rule.id().clone(),
+                class: rule.class(),
+                why: format!("comes after `{}`", won.rule),
+            }),
+            (None, _) => {}
+        }
+    }
     for rule in reading.candidates() {
         let why = match (reading.judge(rule), &verdict) {
             (Ok(won), None) => {

@@ -38,6 +38,10 @@ pub(super) struct Rule {
     pub(super) max_hint_ms: Option<u64>,
     /// What it is of which there is too much.
     pub(super) about: Option<OverflowUnit>,
+    /// Texts that it decides.
+    pub(super) matches: &'static [&'static str],
+    /// Texts that it must not decide.
+    pub(super) misses: &'static [&'static str],
 }
 
 /// A condition on the status.
@@ -91,6 +95,8 @@ const RULE: Rule = Rule {
     status: Statuses::Any,
     max_hint_ms: None,
     about: None,
+    matches: &[],
+    misses: &[],
 };
 
 /// Words that say that tokens were counted over time and not in one request.

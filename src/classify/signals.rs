@@ -191,6 +191,12 @@ impl<'t, 'b> Signals<'t, 'b> {
         }
     }
 
+    /// What was read of the source: its head, its tail, and where the tail begins.
+    #[cfg(feature = "rules")]
+    pub(super) fn parts(&self) -> (&str, &str, usize) {
+        (self.window.head, self.window.tail, self.window.tail_start)
+    }
+
     /// The normalised text.
     pub(super) fn text(&self) -> &[u8] {
         self.text

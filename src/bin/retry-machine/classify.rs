@@ -1,7 +1,6 @@
 //! `retry-machine classify`: what an error is, and why.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,8 +9,10 @@ use retry_machine::{Classifier, ErrorFacts, Explanation, Signal, Span, UnixMilli
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::lines::{Line, Lines, MAX_LINE, is_blank};
-use crate::rows::Row;
+use crate::corpus;
+use crate::lines::{Line, Lines, MAX_LINE, is_blank, is_stdin, open};
+use crate::rows::parse;
+use crate::rules::RulesArgs;
 use crate::step::now_ms;
 use crate::{Failure, Outcome, exit, show};
 
@@ -23,7 +24,9 @@ use crate::{Failure, Outcome, exit, show};
   $ retry-machine classify '529 {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}'
   $ retry-machine classify --status 429 --header 'Retry-After: 5' 'slow down'
   $ tail -1 agent.log | retry-machine classify -
-  $ retry-machine classify --batch errors.jsonl > verdicts.jsonl")]
+  $ retry-machine classify --batch errors.jsonl > verdicts.jsonl
+  $ retry-machine classify --corpus labelled.jsonl
+  $ retry-machine classify --rules my-gateway.toml 'the gateway is asleep'")]
 pub struct Classify {
     /// The error's text; - reads standard input.
     #[arg(conflicts_with = "batch")]
@@ -43,6 +46,8 @@ pub struct Classify {
     /// The zone of clock times that name none, such as Europe/Berlin.
     #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
+    #[command(flatten)]
+    rules: RulesArgs,
     /// Write one JSON object.
     #[arg(long)]
     json: bool,
@@ -54,6 +59,13 @@ pub struct Classify {
         conflicts_with_all = ["status", "provider", "code", "headers", "time_zone", "json"]
     )]
     batch: Option<PathBuf>,
+    /// Score a labelled file: JSON objects as for --batch with `class` and `also`; - reads standard input.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["text", "batch", "status", "provider", "code", "headers", "time_zone"]
+    )]
+    corpus: Option<PathBuf>,
 }
 
 fn parse_header(text: &str) -> Result<(String, String), String> {
@@ -67,9 +79,19 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
 
 impl Classify {
     pub fn run(self) -> Outcome {
-        let classifier = Classifier::shared();
-        if let Some(path) = &self.batch {
-            return batch(path, &classifier);
+        let classifier = self.rules.classifier()?;
+        if let Some(path) = self.batch.as_ref().or(self.corpus.as_ref()) {
+            return match open(path) {
+                Ok((reader, _)) if self.batch.is_some() => batch(path, reader, &classifier),
+                Ok((reader, size)) => {
+                    let name = path.display().to_string();
+                    corpus::score(&name, reader, size, &classifier, self.json)
+                }
+                Err(error) => {
+                    eprintln!("{}: {error}", path.display());
+                    Ok(exit::SKIPPED)
+                }
+            };
         }
         let text = match self.text.as_deref() {
             Some("-") => read_stdin()?,
@@ -242,24 +264,8 @@ struct BatchError<'v> {
     error: String,
 }
 
-fn batch(path: &Path, classifier: &Arc<Classifier>) -> Outcome {
-    let from_stdin = path == Path::new("-");
-    let reader: Box<dyn BufRead> = if from_stdin {
-        Box::new(io::stdin().lock())
-    } else {
-        let file = File::open(path)
-            .and_then(|file| match file.metadata()?.is_dir() {
-                true => Err(io::Error::from(io::ErrorKind::IsADirectory)),
-                false => Ok(file),
-            });
-        match file {
-            Ok(file) => Box::new(BufReader::with_capacity(1 << 16, file)),
-            Err(error) => {
-                eprintln!("{}: {error}", path.display());
-                return Ok(exit::SKIPPED);
-            }
-        }
-    };
+fn batch(path: &Path, reader: Box<dyn BufRead>, classifier: &Arc<Classifier>) -> Outcome {
+    let from_stdin = is_stdin(path);
     let mut lines = Lines::new(reader, MAX_LINE);
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut skipped = false;
@@ -267,9 +273,7 @@ fn batch(path: &Path, classifier: &Arc<Classifier>) -> Outcome {
     while let Some(line) = lines.next_line()? {
         let row = match line {
             Line::Whole(line) if is_blank(line) => continue,
-            Line::Whole(line) => {
-                serde_json::from_slice::<Row>(line).map_err(|error| error.to_string().replace(" line 1 column", " column"))
-            }
+            Line::Whole(line) => parse(line),
             Line::TooLong => Err(format!("a line of more than {MAX_LINE} bytes")),
         };
         any = true;

@@ -1,6 +1,8 @@
 //! Lines of bounded length from any reader, in constant memory.
 
-use std::io::{self, BufRead};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
 
 /// The longest line that is read into memory unless the user says otherwise.
 pub const MAX_LINE: usize = 64 << 20;
@@ -96,4 +98,23 @@ fn memchr(bytes: &[u8]) -> Option<usize> {
 /// Whether there is nothing on the line.
 pub fn is_blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
+}
+
+/// Whether the path stands for standard input.
+pub fn is_stdin(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+/// A reader of a file or of standard input, and the size in bytes if it is known.
+pub fn open(file: &Path) -> io::Result<(Box<dyn BufRead>, Option<u64>)> {
+    if is_stdin(file) {
+        return Ok((Box::new(io::stdin().lock()), None));
+    }
+    let open = File::open(file)?;
+    let metadata = open.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::Error::other("is a directory; give the files in it"));
+    }
+    let size = metadata.is_file().then(|| metadata.len());
+    Ok((Box::new(BufReader::with_capacity(1 << 18, open)), size))
 }

@@ -3,9 +3,12 @@
 #![allow(unreachable_pub, reason = "a binary has no outside")]
 
 mod classify;
+mod corpus;
 mod lines;
 mod replay;
 mod rows;
+mod rules;
+mod schema;
 mod settings;
 mod show;
 mod step;
@@ -29,6 +32,7 @@ enum Command {
     Replay(replay::Replay),
     Classify(classify::Classify),
     Step(step::Step),
+    Schema(schema::Schema),
 }
 
 /// The exit codes, which `--help` of each command names.
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Command::Replay(command) => command.run(),
         Command::Classify(command) => command.run(),
         Command::Step(command) => command.run(),
+        Command::Schema(command) => command.run(),
     };
     ExitCode::from(match outcome {
         Ok(code) => code,

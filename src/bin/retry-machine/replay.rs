@@ -6,14 +6,14 @@
 mod report;
 mod run;
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::lines::{Line, Lines, MAX_LINE, is_blank};
+use crate::lines::{Line, Lines, MAX_LINE, is_blank, is_stdin, open};
+use crate::rules::RulesArgs;
 use crate::settings::SettingsArgs;
 use crate::{Failure, Outcome, exit};
 use report::{Human, Json, Record, Report, Summary};
@@ -40,6 +40,8 @@ pub struct Replay {
     files: Vec<PathBuf>,
     #[command(flatten)]
     settings: SettingsArgs,
+    #[command(flatten)]
+    rules: RulesArgs,
     /// The model's context window in tokens.
     #[arg(long, value_name = "TOKENS")]
     context_window: Option<u64>,
@@ -60,6 +62,7 @@ pub struct Replay {
 impl Replay {
     pub fn run(self) -> Outcome {
         let settings = self.settings.patches()?;
+        let classifier = self.rules.classifier()?;
         if self.leaf.is_some() && self.files.iter().any(|file| is_stdin(file)) {
             return Err(Failure::usage("--leaf needs a file: standard input cannot be read twice"));
         }
@@ -76,7 +79,7 @@ impl Replay {
                 None => Ok(None),
                 Some(leaf) => Branch::to(leaf, open(file), self.max_line).map(Some),
             };
-            let mut run = Run::new(&name, &settings, self.context_window.unwrap_or(0));
+            let mut run = Run::new(&name, &classifier, &settings, self.context_window.unwrap_or(0));
             let summary = match branch.and_then(|branch| self.one(file, branch, &mut run, &mut *report)) {
                 Ok(summary) => summary,
                 Err(Stop::Output(error)) => return Err(error.into()),
@@ -150,24 +153,6 @@ impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
         Self::Input(error)
     }
-}
-
-fn is_stdin(file: &Path) -> bool {
-    file == Path::new("-")
-}
-
-/// A reader, and the size in bytes if it is known.
-fn open(file: &Path) -> io::Result<(Box<dyn BufRead>, Option<u64>)> {
-    if is_stdin(file) {
-        return Ok((Box::new(io::stdin().lock()), None));
-    }
-    let open = File::open(file)?;
-    let metadata = open.metadata()?;
-    if metadata.is_dir() {
-        return Err(io::Error::other("is a directory; give the files in it"));
-    }
-    let size = metadata.is_file().then(|| metadata.len());
-    Ok((Box::new(BufReader::with_capacity(1 << 18, open)), size))
 }
 
 /// A bar on a terminal, for files that take long enough to see one.

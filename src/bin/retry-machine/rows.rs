@@ -1,6 +1,6 @@
 //! Errors as JSON objects a line, for `--batch` and `--corpus`: one reader.
 
-use retry_machine::{ErrorFacts, LossyString};
+use retry_machine::{ErrorClass, ErrorFacts, LossyString};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -20,6 +20,16 @@ pub struct Row {
     headers: Value,
     #[serde(default, rename = "nowMs")]
     now_ms: Value,
+    /// The right class, and others that count, in a labelled file.
+    #[serde(default)]
+    class: Value,
+    #[serde(default)]
+    also: Value,
+}
+
+/// Reads a row.
+pub fn parse(line: &[u8]) -> Result<Row, String> {
+    serde_json::from_slice(line).map_err(|error| error.to_string().replace(" line 1 column", " column"))
 }
 
 impl Row {
@@ -40,6 +50,26 @@ impl Row {
                 .map(Some)
                 .ok_or_else(|| format!("`nowMs`: {value} is not a number of milliseconds")),
         }
+    }
+
+    /// The right class first, then what else counts.
+    pub fn labels(&self) -> Result<Vec<ErrorClass>, String> {
+        let also = match &self.also {
+            Value::Null => &[],
+            Value::Array(also) => also.as_slice(),
+            other => return Err(format!("`also`: {} is not a list", kind(other))),
+        };
+        std::iter::once(&self.class)
+            .filter(|class| !class.is_null())
+            .chain(also)
+            .map(|label| {
+                let name = label.as_str().ok_or_else(|| format!("a class that is {}", kind(label)))?;
+                ErrorClass::ALL
+                    .into_iter()
+                    .find(|class| class.name() == name)
+                    .ok_or_else(|| format!("unknown class `{name}`"))
+            })
+            .collect()
     }
 
     /// What is known beside the text.

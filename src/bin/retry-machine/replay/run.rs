@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead};
 use std::mem;
+use std::sync::Arc;
 
 use retry_machine::wire::{AgentLine, AgentMessage, Entry};
 use retry_machine::{
-    Ambient, AssistantMessage, Effect, EndReason, Input, Outcome, Phase, RetryEvent, RetryMachine,
+    Ambient, AssistantMessage, Classifier, Effect, EndReason, Input, Outcome, Phase, RetryEvent, RetryMachine,
     RetrySettings, SettingsPatch, StopReason, Turn, Verdict,
 };
 
@@ -62,8 +63,13 @@ enum Decided {
 }
 
 impl Run {
-    pub fn new(file: &str, settings: &[SettingsPatch], context_window: u64) -> Self {
-        let mut machine = RetryMachine::new(RetrySettings::default());
+    pub fn new(
+        file: &str,
+        classifier: &Arc<Classifier>,
+        settings: &[SettingsPatch],
+        context_window: u64,
+    ) -> Self {
+        let mut machine = RetryMachine::with_classifier(RetrySettings::default(), classifier.clone());
         for patch in settings {
             let _ = machine.handle(Input::SettingsChanged(patch.clone()), Ambient::at(0));
         }
