@@ -84,7 +84,11 @@ pub(crate) fn plan(
         (ServerDelay::Honour, Some(asked)) => asked,
         (ServerDelay::Honour, None) | (ServerDelay::Ignore, _) => return Plan::Wait(own),
     };
-    let mut wait = if spread { lengthened_ms(asked, entropy) } else { asked };
+    let mut wait = if spread {
+        lengthened_ms(asked, entropy)
+    } else {
+        asked
+    };
     if let Some(max_ms) = settings.max_server_delay_ms()
         && asked > max_ms
     {

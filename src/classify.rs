@@ -21,7 +21,9 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use crate::time::UnixMillis;
-pub use explain::{Details, Explanation, LimitWindow, LostRule, OverflowDetail, OverflowUnit, Signal};
+pub use explain::{
+    Details, Explanation, LimitWindow, LostRule, OverflowDetail, OverflowUnit, Signal,
+};
 use hint::HintKind;
 pub use hint::{DelayHint, HintSource, HintValue};
 #[cfg(feature = "rules")]
@@ -320,11 +322,7 @@ impl<'a> ErrorFacts<'a> {
 
     /// One header of the response; names are compared without case.
     #[must_use]
-    pub fn header(
-        mut self,
-        name: impl Into<Cow<'a, str>>,
-        value: impl Into<Cow<'a, str>>,
-    ) -> Self {
+    pub fn header(mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
@@ -593,7 +591,9 @@ impl Reading<'_> {
         let span = if rule.any.is_empty() {
             None
         } else {
-            let found = self.find(&rule.any, rule.origins).ok_or(Refusal::NotFound)?;
+            let found = self
+                .find(&rule.any, rule.origins)
+                .ok_or(Refusal::NotFound)?;
             self.span(found)
         };
         if !rule.status.holds(self.status) {
@@ -610,7 +610,11 @@ impl Reading<'_> {
         if let Some(found) = self.find(&rule.unless, WORDS) {
             return Err(Refusal::Unless(found));
         }
-        let span = if rule.any.is_empty() { self.status_span() } else { span };
+        let span = if rule.any.is_empty() {
+            self.status_span()
+        } else {
+            span
+        };
         Ok(Verdict {
             class: rule.class,
             rule: rule.id.clone(),
@@ -632,7 +636,12 @@ impl Reading<'_> {
 
     /// The piece of the source; None if it stands in a code that the host gave.
     fn span(&self, found: Found) -> Option<Span> {
-        let (start, end) = self.signals.source_span(found.start, found.end)?;
+        // A phrase that ends within a word decides with the whole word.
+        let more = self.signals.text()[found.end..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_alphanumeric())
+            .count();
+        let (start, end) = self.signals.source_span(found.start, found.end + more)?;
         Some(Span {
             start: self.source.floor_char_boundary(start),
             end: self.source.ceil_char_boundary(end),
@@ -641,7 +650,10 @@ impl Reading<'_> {
 
     /// Where the status stands; None if the host gave it.
     fn status_span(&self) -> Option<Span> {
-        let found = self.signals.status.filter(|_| self.facts.status.is_none())?;
+        let found = self
+            .signals
+            .status
+            .filter(|_| self.facts.status.is_none())?;
         Some(Span {
             start: found.start,
             end: found.start + 3,

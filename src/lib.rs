@@ -27,7 +27,7 @@ pub use input::{Input, Turn};
 pub use machine::{Phase, RetryMachine};
 pub use message::{AssistantMessage, LossyString, Produced, StopReason, Usage};
 pub use settings::{
-    EventForm, RetrySettings, SETTINGS, ServerDelay, Setting, SettingKind, SettingValue, SettingsBuilder, SettingsError,
-    SettingsErrorKind, SettingsPatch,
+    EventForm, RetrySettings, SETTINGS, ServerDelay, Setting, SettingKind, SettingValue,
+    SettingsBuilder, SettingsError, SettingsErrorKind, SettingsPatch,
 };
 pub use time::{Ambient, MonotonicMillis, UnixMillis};

@@ -204,7 +204,9 @@ impl AssistantMessage {
     /// The error's text, if there is one and it is not empty (CL1).
     #[must_use]
     pub fn error_text(&self) -> Option<&str> {
-        self.error_message.as_deref().filter(|text| !text.is_empty())
+        self.error_message
+            .as_deref()
+            .filter(|text| !text.is_empty())
     }
 }
 

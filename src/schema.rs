@@ -44,7 +44,12 @@ pub fn settings_group() -> Value {
     }
     // One number bounds both.
     if let Some(elapsed) = properties(&mut root).get_mut("maxElapsedMs") {
-        let both = kind(SETTINGS.iter().find(|s| s.key.starts_with("maxElapsedMs")).map_or(SettingKind::Bool, |s| s.kind));
+        let both = kind(
+            SETTINGS
+                .iter()
+                .find(|s| s.key.starts_with("maxElapsedMs"))
+                .map_or(SettingKind::Bool, |s| s.kind),
+        );
         *elapsed = json!({ "anyOf": [elapsed.take(), both] });
     }
     root
@@ -75,7 +80,11 @@ fn kind(kind: SettingKind) -> Value {
     match kind {
         SettingKind::Bool => json!({ "enum": [true, false, "on", "off"] }),
         SettingKind::Integer { max, nullable, .. } => {
-            let types = if nullable { json!(["integer", "null"]) } else { json!("integer") };
+            let types = if nullable {
+                json!(["integer", "null"])
+            } else {
+                json!("integer")
+            };
             json!({ "type": types, "minimum": 0, "maximum": max })
         }
         SettingKind::Choice(names) => json!({ "enum": names }),

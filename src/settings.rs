@@ -517,7 +517,13 @@ const DELAY: SettingKind = SettingKind::ms(DAY_MS);
 
 /// Every setting: the key tree, the ranges, the meaning (SE1), and why the recommended value is what it is.
 pub const SETTINGS: &[Setting] = &[
-    setting!("enabled", enabled, SettingKind::Bool, "Whether failures are retried at all.", ""),
+    setting!(
+        "enabled",
+        enabled,
+        SettingKind::Bool,
+        "Whether failures are retried at all.",
+        ""
+    ),
     setting!(
         "maxRetries",
         max_retries,
@@ -609,21 +615,111 @@ pub const SETTINGS: &[Setting] = &[
         "The shortest wait after a failure of the network, up to the cap of the ladder.",
         "A dead network must not be asked in a tight loop."
     ),
-    setting!("classes.overloaded.maxRetries", classes[0].max_retries, RETRIES.or_null(), "Retries per chain for this class.", "A model at capacity comes back, and asking is cheap."),
-    setting!("classes.overloaded.baseDelayMs", classes[0].base_delay_ms, DELAY.or_null(), "The first delay for this class.", ""),
-    setting!("classes.overloaded.maxBackoffMs", classes[0].max_backoff_ms, DELAY.or_null(), "The cap of the ladder for this class.", ""),
-    setting!("classes.rate_limit.maxRetries", classes[1].max_retries, RETRIES.or_null(), "Retries per chain for this class.", ""),
-    setting!("classes.rate_limit.baseDelayMs", classes[1].base_delay_ms, DELAY.or_null(), "The first delay for this class.", ""),
-    setting!("classes.rate_limit.maxBackoffMs", classes[1].max_backoff_ms, DELAY.or_null(), "The cap of the ladder for this class.", ""),
-    setting!("classes.server_error.maxRetries", classes[2].max_retries, RETRIES.or_null(), "Retries per chain for this class.", "A server that fails three times in a row at this request will fail again."),
-    setting!("classes.server_error.baseDelayMs", classes[2].base_delay_ms, DELAY.or_null(), "The first delay for this class.", ""),
-    setting!("classes.server_error.maxBackoffMs", classes[2].max_backoff_ms, DELAY.or_null(), "The cap of the ladder for this class.", ""),
-    setting!("classes.network.maxRetries", classes[3].max_retries, RETRIES.or_null(), "Retries per chain for this class.", ""),
-    setting!("classes.network.baseDelayMs", classes[3].base_delay_ms, DELAY.or_null(), "The first delay for this class.", ""),
-    setting!("classes.network.maxBackoffMs", classes[3].max_backoff_ms, DELAY.or_null(), "The cap of the ladder for this class.", ""),
-    setting!("classes.usage_limit.maxRetries", classes[4].max_retries, RETRIES.or_null(), "Retries per chain for this class.", ""),
-    setting!("classes.usage_limit.baseDelayMs", classes[4].base_delay_ms, DELAY.or_null(), "The first delay for this class.", ""),
-    setting!("classes.usage_limit.maxBackoffMs", classes[4].max_backoff_ms, DELAY.or_null(), "The cap of the ladder for this class.", ""),
+    setting!(
+        "classes.overloaded.maxRetries",
+        classes[0].max_retries,
+        RETRIES.or_null(),
+        "Retries per chain for this class.",
+        "A model at capacity comes back, and asking is cheap."
+    ),
+    setting!(
+        "classes.overloaded.baseDelayMs",
+        classes[0].base_delay_ms,
+        DELAY.or_null(),
+        "The first delay for this class.",
+        ""
+    ),
+    setting!(
+        "classes.overloaded.maxBackoffMs",
+        classes[0].max_backoff_ms,
+        DELAY.or_null(),
+        "The cap of the ladder for this class.",
+        ""
+    ),
+    setting!(
+        "classes.rate_limit.maxRetries",
+        classes[1].max_retries,
+        RETRIES.or_null(),
+        "Retries per chain for this class.",
+        ""
+    ),
+    setting!(
+        "classes.rate_limit.baseDelayMs",
+        classes[1].base_delay_ms,
+        DELAY.or_null(),
+        "The first delay for this class.",
+        ""
+    ),
+    setting!(
+        "classes.rate_limit.maxBackoffMs",
+        classes[1].max_backoff_ms,
+        DELAY.or_null(),
+        "The cap of the ladder for this class.",
+        ""
+    ),
+    setting!(
+        "classes.server_error.maxRetries",
+        classes[2].max_retries,
+        RETRIES.or_null(),
+        "Retries per chain for this class.",
+        "A server that fails three times in a row at this request will fail again."
+    ),
+    setting!(
+        "classes.server_error.baseDelayMs",
+        classes[2].base_delay_ms,
+        DELAY.or_null(),
+        "The first delay for this class.",
+        ""
+    ),
+    setting!(
+        "classes.server_error.maxBackoffMs",
+        classes[2].max_backoff_ms,
+        DELAY.or_null(),
+        "The cap of the ladder for this class.",
+        ""
+    ),
+    setting!(
+        "classes.network.maxRetries",
+        classes[3].max_retries,
+        RETRIES.or_null(),
+        "Retries per chain for this class.",
+        ""
+    ),
+    setting!(
+        "classes.network.baseDelayMs",
+        classes[3].base_delay_ms,
+        DELAY.or_null(),
+        "The first delay for this class.",
+        ""
+    ),
+    setting!(
+        "classes.network.maxBackoffMs",
+        classes[3].max_backoff_ms,
+        DELAY.or_null(),
+        "The cap of the ladder for this class.",
+        ""
+    ),
+    setting!(
+        "classes.usage_limit.maxRetries",
+        classes[4].max_retries,
+        RETRIES.or_null(),
+        "Retries per chain for this class.",
+        ""
+    ),
+    setting!(
+        "classes.usage_limit.baseDelayMs",
+        classes[4].base_delay_ms,
+        DELAY.or_null(),
+        "The first delay for this class.",
+        ""
+    ),
+    setting!(
+        "classes.usage_limit.maxBackoffMs",
+        classes[4].max_backoff_ms,
+        DELAY.or_null(),
+        "The cap of the ladder for this class.",
+        ""
+    ),
     setting!(
         "events",
         events,
@@ -789,8 +885,13 @@ pub enum SettingsErrorKind {
 impl SettingsError {
     /// The key is not in the table; its group's keys are.
     fn unknown_key(key: &str) -> Self {
-        let (group, name) = key.rsplit_once('.').map_or(("", key), |(group, name)| (group, name));
-        let mut known: Vec<&str> = SETTINGS.iter().filter_map(|setting| child(group, setting.key)).collect();
+        let (group, name) = key
+            .rsplit_once('.')
+            .map_or(("", key), |(group, name)| (group, name));
+        let mut known: Vec<&str> = SETTINGS
+            .iter()
+            .filter_map(|setting| child(group, setting.key))
+            .collect();
         known.dedup();
         let hint = match nearest(name, known.iter().copied()) {
             Some(name) => format!("did you mean `{name}`?"),
@@ -841,8 +942,7 @@ fn child<'k>(group: &str, key: &'k str) -> Option<&'k str> {
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|candidate| {
-            let likeness =
-                strsim::jaro_winkler(&name.to_lowercase(), &candidate.to_lowercase());
+            let likeness = strsim::jaro_winkler(&name.to_lowercase(), &candidate.to_lowercase());
             (candidate, likeness)
         })
         .filter(|&(_, likeness)| likeness >= 0.8)
@@ -872,8 +972,13 @@ impl Serialize for RetrySettings {
                         format!("{group}.{name}")
                     };
                     if path != setting.key {
-                        let below = SETTINGS.iter().filter(|other| child(&path, other.key).is_some());
-                        if below.clone().any(|other| other.value_in(settings) != SettingValue::Unset) {
+                        let below = SETTINGS
+                            .iter()
+                            .filter(|other| child(&path, other.key).is_some());
+                        if below
+                            .clone()
+                            .any(|other| other.value_in(settings) != SettingValue::Unset)
+                        {
                             map.serialize_entry(name, &Group(settings, path))?;
                         }
                     } else if setting.value_in(settings) != SettingValue::Unset {
@@ -934,8 +1039,15 @@ impl Node<'_> {
             || "an object with settings".to_owned(),
             |index| SETTINGS[index].kind.to_string(),
         );
-        let key = if self.key.is_empty() { "(the group)" } else { &self.key };
-        E::custom(SettingsError::invalid(key, &format!("{what} is not right; expected {expected}")))
+        let key = if self.key.is_empty() {
+            "(the group)"
+        } else {
+            &self.key
+        };
+        E::custom(SettingsError::invalid(
+            key,
+            &format!("{what} is not right; expected {expected}"),
+        ))
     }
 }
 

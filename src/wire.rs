@@ -57,9 +57,7 @@ impl Stepper {
         let answer = match InputLine::parse(line) {
             Ok(line) => {
                 let ambient = line.ambient(defaults);
-                let effects = self
-                    .machine
-                    .handle(line.body.input(&self.latest), ambient);
+                let effects = self.machine.handle(line.body.input(&self.latest), ambient);
                 self.latest.note(&effects);
                 to_line(&StepAnswer {
                     effects,
@@ -180,7 +178,9 @@ impl InputBody {
             Self::AssistantMessage {
                 message,
                 context_window,
-            } => Turn::message(message).context_window(*context_window).into(),
+            } => Turn::message(message)
+                .context_window(*context_window)
+                .into(),
             // No id was given out yet when there is no latest: 0 is never awaited.
             Self::TimerFired(timer) => {
                 Input::TimerFired(timer.or(latest.timer).unwrap_or(TimerId(0)))
@@ -239,7 +239,10 @@ impl RawLine {
                 Some(close) => format!("unknown input `{name}`; did you mean `{close}`?"),
                 None => {
                     let names: Vec<_> = names.map(|known| format!("`{known}`")).collect();
-                    format!("unknown input `{name}`; expected one of {}", names.join(", "))
+                    format!(
+                        "unknown input `{name}`; expected one of {}",
+                        names.join(", ")
+                    )
                 }
             });
         };

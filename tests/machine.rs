@@ -1,7 +1,7 @@
 //! Trace vectors (SPEC section 15), departures (section 13) and what else sections 4 to 9 say.
 
 use retry_machine::{
-    Ambient, AssistantMessage, EndReason, Effect, ErrorClass, Input, MonotonicMillis, Outcome,
+    Ambient, AssistantMessage, Effect, EndReason, ErrorClass, Input, MonotonicMillis, Outcome,
     Phase, RetryEvent, RetryMachine, RetrySettings, Turn, UnixMillis, Verdict,
 };
 
@@ -141,7 +141,10 @@ mod departures {
 
     #[test]
     fn credential_store_fails() {
-        plays(&[E(U), Switched(false)], "switch · S(1,2000) drop sleep 2000");
+        plays(
+            &[E(U), Switched(false)],
+            "switch · S(1,2000) drop sleep 2000",
+        );
     }
 
     /// Between wake and continue, during the start event, and racing an error.
@@ -155,7 +158,10 @@ mod departures {
             &[E(R), AbortRetry, E(R)],
             "S(1,2000) drop sleep 2000 · cancel X(false,1,\"Retry cancelled\") · S(1,2000) drop sleep 2000",
         );
-        plays(&[Abort, E(R), E(R)], "abort agent · – · S(1,2000) drop sleep 2000");
+        plays(
+            &[Abort, E(R), E(R)],
+            "abort agent · – · S(1,2000) drop sleep 2000",
+        );
     }
 
     #[test]
@@ -197,12 +203,20 @@ mod departures {
     #[test]
     fn digits_anywhere_count_as_a_status() {
         plays(&[E("model acme-large-500 not found")], "cmp");
-        plays(&[E("request req_429503 was refused: unknown parameter")], "cmp");
+        plays(
+            &[E("request req_429503 was refused: unknown parameter")],
+            "cmp",
+        );
     }
 
     #[test]
     fn server_error_529_econnreset_timed_out() {
-        for text in ["server_error", "529", "read ECONNRESET", "Request timed out."] {
+        for text in [
+            "server_error",
+            "529",
+            "read ECONNRESET",
+            "Request timed out.",
+        ] {
             plays(&[E(text)], "S(1,2000) drop sleep 2000");
         }
     }
@@ -216,7 +230,9 @@ mod departures {
     #[test]
     fn http_dates_in_a_hint() {
         plays(
-            &[E("usage limit reached, Retry-After: Thu, 01 Jan 1970 00:01:30 GMT")],
+            &[E(
+                "usage limit reached, Retry-After: Thu, 01 Jan 1970 00:01:30 GMT",
+            )],
             "switch(90000)",
         );
     }
@@ -234,10 +250,20 @@ fn st4_early_timer() {
 /// ST5: `stop`, `length` and `toolUse` close a chain; only what ends the run is checked for compaction.
 #[test]
 fn st5_successes() {
-    for (success, effects) in [(Ok, "X(true,1) cmp"), (OkLength, "X(true,1) cmp"), (OkToolUse, "X(true,1)")] {
-        plays(&[E(R), Wake, success], &format!("S(1,2000) drop sleep 2000 · cont · {effects}"));
+    for (success, effects) in [
+        (Ok, "X(true,1) cmp"),
+        (OkLength, "X(true,1) cmp"),
+        (OkToolUse, "X(true,1)"),
+    ] {
+        plays(
+            &[E(R), Wake, success],
+            &format!("S(1,2000) drop sleep 2000 · cont · {effects}"),
+        );
     }
-    plays(&[OkToolUse, OkFull, OkLength, Aborted], "– · cmp(overflow) · cmp · –");
+    plays(
+        &[OkToolUse, OkFull, OkLength, Aborted],
+        "– · cmp(overflow) · cmp · –",
+    );
 }
 
 /// ST3: retryable, but without a text: as an error that is not retried.
@@ -245,8 +271,14 @@ fn st5_successes() {
 fn cl1_text_missing() {
     let mut machine = RetryMachine::default();
     let turn = Turn::failure("").verdict(Verdict::new(ErrorClass::Overloaded));
-    assert_eq!(machine.handle(turn.into(), Ambient::at(0)).to_string(), "cmp");
-    plays(&[E(R), Wake, E("")], "S(1,2000) drop sleep 2000 · cont · X(false,1,\"Unknown error\") cmp");
+    assert_eq!(
+        machine.handle(turn.into(), Ambient::at(0)).to_string(),
+        "cmp"
+    );
+    plays(
+        &[E(R), Wake, E("")],
+        "S(1,2000) drop sleep 2000 · cont · X(false,1,\"Unknown error\") cmp",
+    );
 }
 
 /// CL4: the sum decides, at the window it fits, and an unknown window decides nothing.
@@ -261,7 +293,9 @@ fn cl4_usage_against_the_window() {
         let message = AssistantMessage::error(R)
             .with_usage(retry_machine::Usage::of_input(input, cache_read));
         let turn = Turn::message(&message).context_window(window);
-        let effects_now = RetryMachine::default().handle(turn.into(), Ambient::at(0)).to_string();
+        let effects_now = RetryMachine::default()
+            .handle(turn.into(), Ambient::at(0))
+            .to_string();
         assert_eq!(effects_now, effects, "{input} + {cache_read} of {window}");
     }
 }
@@ -293,7 +327,11 @@ fn nu3_ladder() {
         (1, u32::MAX, max),
         (u64::MAX, 1, max),
     ] {
-        assert_eq!(delay(base, attempt), ms.min(max), "{base} ms, attempt {attempt}");
+        assert_eq!(
+            delay(base, attempt),
+            ms.min(max),
+            "{base} ms, attempt {attempt}"
+        );
     }
 }
 
@@ -318,7 +356,14 @@ fn us3_settings_change_while_switching() {
     else {
         panic!("{effects}");
     };
-    assert_eq!((start.attempt, start.max_attempts, start.error_message.as_ref()), (1, 3, U));
+    assert_eq!(
+        (
+            start.attempt,
+            start.max_attempts,
+            start.error_message.as_ref()
+        ),
+        (1, 3, U)
+    );
 }
 
 /// The reason codes of ends, which the documented wire form does not show.
@@ -329,7 +374,10 @@ fn end_reasons() {
         (&[E(R), Wake, E(O)], EndReason::Overflow),
         (&[E(R), Wake, E(R)], EndReason::Exhausted),
         (&[E(R), disable(), Wake, E(R)], EndReason::Disabled),
-        (&[E(R), Wake, ContinueFailed("gone")], EndReason::ContinueFailed),
+        (
+            &[E(R), Wake, ContinueFailed("gone")],
+            EndReason::ContinueFailed,
+        ),
         (&[E(R), Wake, Aborted], EndReason::Cancelled),
         (&[E(R), PromptStarted], EndReason::Cancelled),
     ];
@@ -372,12 +420,22 @@ fn end_reasons() {
 #[test]
 fn getters_and_clocks() {
     let mut machine = RetryMachine::default();
-    assert_eq!((machine.phase(), machine.attempt(), machine.deadline()), (Phase::Idle, 0, None));
-    let failed = AssistantMessage::error(U.to_owned() + " Retry-After: Thu, 01 Jan 2026 00:00:10 GMT");
+    assert_eq!(
+        (machine.phase(), machine.attempt(), machine.deadline()),
+        (Phase::Idle, 0, None)
+    );
+    let failed =
+        AssistantMessage::error(U.to_owned() + " Retry-After: Thu, 01 Jan 2026 00:00:10 GMT");
     let new_year_2026 = UnixMillis(1_767_225_600_000);
     let ambient = Ambient::new(new_year_2026, MonotonicMillis(77));
-    let effects = machine.handle(Input::message(&failed), ambient).into_owned();
-    assert_eq!(effects.to_string(), "switch(10000)", "the hint by the wall clock");
+    let effects = machine
+        .handle(Input::message(&failed), ambient)
+        .into_owned();
+    assert_eq!(
+        effects.to_string(),
+        "switch(10000)",
+        "the hint by the wall clock"
+    );
     assert_eq!(machine.phase(), Phase::Switching { attempt: 1 });
     let Some(&Effect::SwitchCredential { request, .. }) = effects.iter().next() else {
         panic!();
@@ -388,7 +446,11 @@ fn getters_and_clocks() {
     };
     let effects = machine.handle(answer, ambient);
     assert_eq!(effects.len(), 3);
-    assert_eq!(machine.deadline(), Some(MonotonicMillis(2077)), "the timer by the monotonic clock");
+    assert_eq!(
+        machine.deadline(),
+        Some(MonotonicMillis(2077)),
+        "the timer by the monotonic clock"
+    );
     assert!(machine.is_retrying());
     assert_eq!(machine.settings(), &RetrySettings::default());
 }

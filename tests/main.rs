@@ -4,6 +4,9 @@
 
 mod support;
 
+#[cfg(feature = "json")]
+mod classify;
 mod machine;
 mod properties;
+mod shared;
 mod table;

@@ -146,11 +146,21 @@ pub fn settings(max_retries: u32, base_delay_ms: u64) -> RetrySettings {
 }
 
 pub fn set_max(max_retries: u32) -> Do {
-    Do::Set(SettingsPatch::builder().max_retries(max_retries).patch().expect("in range"))
+    Do::Set(
+        SettingsPatch::builder()
+            .max_retries(max_retries)
+            .patch()
+            .expect("in range"),
+    )
 }
 
 pub fn set_base(base_delay_ms: u64) -> Do {
-    Do::Set(SettingsPatch::builder().base_delay_ms(base_delay_ms).patch().expect("in range"))
+    Do::Set(
+        SettingsPatch::builder()
+            .base_delay_ms(base_delay_ms)
+            .patch()
+            .expect("in range"),
+    )
 }
 
 pub fn disable() -> Do {
@@ -159,13 +169,18 @@ pub fn disable() -> Do {
 
 /// A file of the material that lies outside the project; None, said plainly, when it is not there.
 pub fn shared(path: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("RETRY_MACHINE_SHARED")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")), PathBuf::from);
+    let root = std::env::var_os("RETRY_MACHINE_SHARED").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")),
+        PathBuf::from,
+    );
     let file = root.join(path);
     if file.exists() {
         Some(file)
     } else {
-        eprintln!("SKIPPED: {} is not there (RETRY_MACHINE_SHARED)", file.display());
+        eprintln!(
+            "SKIPPED: {} is not there (RETRY_MACHINE_SHARED)",
+            file.display()
+        );
         None
     }
 }

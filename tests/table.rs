@@ -18,12 +18,18 @@ fn rows() -> Vec<(&'static str, Vec<Do>)> {
         ("retryable, within", vec![E(R)]),
         ("usage limit, within", vec![E(U)]),
         ("retryable or usage limit, over", vec![set_max(0), E(R)]),
-        ("retryable or usage limit, off; fatal", vec![disable(), E(R)]),
+        (
+            "retryable or usage limit, off; fatal",
+            vec![disable(), E(R)],
+        ),
         ("overflow", vec![E(O)]),
         ("aborted message", vec![Aborted]),
         ("awaited answer or timer", vec![Wake]),
         ("awaited continue failed", vec![ContinueFailed("why")]),
-        ("any other answer, timer or continue failed", vec![WakeAgain, SwitchedFirst(true)]),
+        (
+            "any other answer, timer or continue failed",
+            vec![WakeAgain, SwitchedFirst(true)],
+        ),
         ("abort retry", vec![AbortRetry]),
         ("abort", vec![Abort]),
         ("prompt started", vec![PromptStarted]),
@@ -31,7 +37,13 @@ fn rows() -> Vec<(&'static str, Vec<Do>)> {
     ]
 }
 
-const STATES: [&str; 5] = ["idle", "switching(n)", "waiting(n)", "in flight(n)", "draining"];
+const STATES: [&str; 5] = [
+    "idle",
+    "switching(n)",
+    "waiting(n)",
+    "in flight(n)",
+    "draining",
+];
 
 /// A machine in the state of that column, with an old timer, request and run known.
 fn in_state(column: usize) -> World {
@@ -105,7 +117,9 @@ fn cell(column: usize, row: &str, inputs: &[Do]) -> String {
             Phase::Idle | Phase::InFlight { .. } | Phase::Draining => "–".to_owned(),
         };
     }
-    if row.starts_with("awaited continue") && !matches!(before, Phase::InFlight { .. } | Phase::Draining) {
+    if row.starts_with("awaited continue")
+        && !matches!(before, Phase::InFlight { .. } | Phase::Draining)
+    {
         return "–".to_owned();
     }
     let effects: Vec<_> = inputs
@@ -116,7 +130,12 @@ fn cell(column: usize, row: &str, inputs: &[Do]) -> String {
     let after = world.machine.phase();
     if row.starts_with("settings") {
         let stored = world.machine.settings().max_retries() == 4;
-        return if stored && before == after { "stored" } else { "lost" }.to_owned();
+        return if stored && before == after {
+            "stored"
+        } else {
+            "lost"
+        }
+        .to_owned();
     }
     let quiet = effects.is_empty() && before == after;
     let told = matches!(row, "any other answer, timer or continue failed") || row == "abort retry";
@@ -168,7 +187,12 @@ fn st_table_rows_that_stand_for_several_inputs() {
                 let effects = symbols(&world.play(inputs));
                 (effects, world.machine.phase().name())
             };
-            assert_eq!(shown(one), shown(other), "{one:?} and {other:?} in {}", STATES[column]);
+            assert_eq!(
+                shown(one),
+                shown(other),
+                "{one:?} and {other:?} in {}",
+                STATES[column]
+            );
         }
         let fatal = symbols(&in_state(column).play(&[E(F)]));
         let off = symbols(&in_state(column).play(&[disable(), E(R)]));
@@ -212,5 +236,12 @@ fn st_table_is_the_specification() {
 #[test]
 fn defaults_are_the_documented_ones() {
     let settings = RetrySettings::default();
-    assert_eq!((settings.enabled(), settings.max_retries(), settings.base_delay_ms()), (true, 3, 2000));
+    assert_eq!(
+        (
+            settings.enabled(),
+            settings.max_retries(),
+            settings.base_delay_ms()
+        ),
+        (true, 3, 2000)
+    );
 }

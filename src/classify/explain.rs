@@ -218,7 +218,11 @@ fn signals(reading: &Reading<'_>) -> Vec<Signal> {
     if let Some(hint) = reading.hint {
         let text = match hint.instant() {
             Some(at) => format!("until {} ({})", at.0, hint.source.name()),
-            None => format!("{} ms ({})", reading.hint_ms.unwrap_or(0), hint.source.name()),
+            None => format!(
+                "{} ms ({})",
+                reading.hint_ms.unwrap_or(0),
+                hint.source.name()
+            ),
         };
         signals.push(given("hint", text));
     }
@@ -258,11 +262,33 @@ fn window(text: &str) -> Option<LimitWindow> {
     use LimitWindow::{Concurrency, Day, Hour, Minute, Month, Second, Session, Week};
     const NAMES: [(LimitWindow, &[&str]); 8] = [
         (Month, &["per month", "monthly", "this month", "by month"]),
-        (Week, &["per week", "weekly", "7 day", "this week", "every week"]),
-        (Day, &["per day", "daily", "rpd", "tpd", "by day", "24 hour", "today"]),
-        (Session, &["5 hour", "5h", "session limit", "session usage", "5 小时"]),
+        (
+            Week,
+            &["per week", "weekly", "7 day", "this week", "every week"],
+        ),
+        (
+            Day,
+            &[
+                "per day", "daily", "rpd", "tpd", "by day", "24 hour", "today",
+            ],
+        ),
+        (
+            Session,
+            &["5 hour", "5h", "session limit", "session usage", "5 小时"],
+        ),
         (Hour, &["per hour", "hourly", "60 minute", "1 hour"]),
-        (Minute, &["per min", "rpm", "tpm", "by minute", "last minute", "per 60s", "每分钟"]),
+        (
+            Minute,
+            &[
+                "per min",
+                "rpm",
+                "tpm",
+                "by minute",
+                "last minute",
+                "per 60s",
+                "每分钟",
+            ],
+        ),
         (Second, &["per sec", "qps", "rps"]),
         (Concurrency, &["concurren", "parallel", "at once", "并发"]),
     ];
@@ -276,14 +302,29 @@ impl OverflowDetail {
     fn read(text: &str, unit: OverflowUnit) -> Self {
         let numbers = numbers(text);
         // What stands behind a word for a limit is the limit; what is above it is what was sent.
-        const CUES: [&str; 15] = [
-            "limit", "maximum", "max", "length is", "length of", "size is", "window is", "window of", "up to",
-            "at most", "than", "<=", "n ctx", ">", "supported is",
+        const CUES: [&str; 14] = [
+            "limit",
+            "maximum",
+            "max",
+            "length",
+            "size",
+            "window",
+            "context",
+            "up to",
+            "at most",
+            "than",
+            "<=",
+            "n ctx",
+            ">",
+            "supported is",
         ];
         let cue = |at: usize| {
             let start = text.floor_char_boundary(at.saturating_sub(28));
             let before = &text[start..at];
-            CUES.iter().filter_map(|cue| before.rfind(cue)).max().is_some()
+            CUES.iter()
+                .filter_map(|cue| before.rfind(cue))
+                .max()
+                .is_some()
         };
         let limit = numbers
             .iter()
@@ -324,8 +365,14 @@ fn numbers(text: &str) -> Vec<(usize, u64)> {
         let mut value = 0_u64;
         while let Some(byte) = bytes.get(at) {
             match byte {
-                b'0'..=b'9' => value = value.saturating_mul(10).saturating_add(u64::from(byte - b'0')),
-                b',' if bytes.get(at + 1..at + 4).is_some_and(|next| next.iter().all(u8::is_ascii_digit)) => {}
+                b'0'..=b'9' => {
+                    value = value
+                        .saturating_mul(10)
+                        .saturating_add(u64::from(byte - b'0'))
+                }
+                b',' if bytes
+                    .get(at + 1..at + 4)
+                    .is_some_and(|next| next.iter().all(u8::is_ascii_digit)) => {}
                 _ => break,
             }
             at += 1;

@@ -125,17 +125,47 @@ pub(super) enum HintKind {
 /// The keys and headers that carry hints, without case and separators.
 pub(super) fn key_kind(key: &[u8]) -> Option<HintKind> {
     Some(match key {
-        b"retryafterms" | b"xmsretryafterms" | b"grpcretrypushbackms" | b"retrydelayms"
-        | b"retryinms" | b"waitms" => HintKind::Millis,
-        b"retryafter" | b"retryafterseconds" | b"retryafters" | b"xretryafter" | b"retrydelay"
-        | b"retryin" | b"retryinseconds" | b"retrydelayseconds" | b"resetsinseconds"
-        | b"resetinseconds" | b"resetafterseconds" | b"resetafter" | b"resetsin" | b"resetin"
-        | b"quotaresetdelay" | b"estimatedtime" | b"waitseconds" | b"cooldownseconds"
-        | b"xratelimitresetafter" | b"waittime" | b"retryafterinseconds" => HintKind::Seconds,
+        b"retryafterms"
+        | b"xmsretryafterms"
+        | b"grpcretrypushbackms"
+        | b"retrydelayms"
+        | b"retryinms"
+        | b"waitms" => HintKind::Millis,
+        b"retryafter"
+        | b"retryafterseconds"
+        | b"retryafters"
+        | b"xretryafter"
+        | b"retrydelay"
+        | b"retryin"
+        | b"retryinseconds"
+        | b"retrydelayseconds"
+        | b"resetsinseconds"
+        | b"resetinseconds"
+        | b"resetafterseconds"
+        | b"resetafter"
+        | b"resetsin"
+        | b"resetin"
+        | b"quotaresetdelay"
+        | b"estimatedtime"
+        | b"waitseconds"
+        | b"cooldownseconds"
+        | b"xratelimitresetafter"
+        | b"waittime"
+        | b"retryafterinseconds" => HintKind::Seconds,
         b"xratelimitresetms" | b"ratelimitresetms" | b"resetms" => HintKind::ResetMillis,
-        b"xratelimitreset" | b"ratelimitreset" | b"resetsat" | b"resetat" | b"resettime"
-        | b"resettimestamp" | b"quotaresettimestamp" | b"quotaresettime" | b"nextresettime"
-        | b"resetdate" | b"limitresetat" | b"retryat" | b"nextresetat" => HintKind::Reset,
+        b"xratelimitreset"
+        | b"ratelimitreset"
+        | b"resetsat"
+        | b"resetat"
+        | b"resettime"
+        | b"resettimestamp"
+        | b"quotaresettimestamp"
+        | b"quotaresettime"
+        | b"nextresettime"
+        | b"resetdate"
+        | b"limitresetat"
+        | b"retryat"
+        | b"nextresetat" => HintKind::Reset,
         _ => {
             // x-ratelimit-reset-requests, anthropic-ratelimit-tokens-reset, …
             let limits = contains(key, b"ratelimit");
@@ -161,22 +191,52 @@ pub(super) const PHRASES: &[(&str, HintKind)] = &[
     ("retry after seconds", HintKind::Seconds),
     ("retry delay", HintKind::Seconds),
     ("try again", HintKind::Words),
-    ("(please retry|. retry|: retry|, retry|and retry|then retry|can retry|to retry|retry again|try|back|again|available|available again|resume|resumes|wait|wait for) in", HintKind::Words),
-    ("(please wait|wait|wait for|wait another|wait about|wait at least)", HintKind::Words),
+    (
+        "(please retry|. retry|: retry|, retry|and retry|then retry|can retry|to retry|retry again|try|back|again|available|available again|resume|resumes|wait|wait for) in",
+        HintKind::Words,
+    ),
+    (
+        "(please wait|wait|wait for|wait another|wait about|wait at least)",
+        HintKind::Words,
+    ),
     ("(reset|resets) (in|after|at|on|by)", HintKind::Words),
-    ("(reset|resets|resetting|reset time|resets:)", HintKind::Words),
-    ("(available|retry|resume|resumes|restored|back) (at|on|after)", HintKind::Words),
+    (
+        "(reset|resets|resetting|reset time|resets:)",
+        HintKind::Words,
+    ),
+    (
+        "(available|retry|resume|resumes|restored|back) (at|on|after)",
+        HintKind::Words,
+    ),
     ("regain access (on|at|in)", HintKind::Words),
     ("(until|not before)", HintKind::Words),
-    ("(novamente|nuevamente|de nuevo|otra vez|intentarlo|erneut|reintente|reintentar) (em|en|in)", HintKind::Words),
-    ("(redefinido|reinicia|restablecerá|restablece|renovado) (em|en|el|às|a las)", HintKind::Words),
+    (
+        "(novamente|nuevamente|de nuevo|otra vez|intentarlo|erneut|reintente|reintentar) (em|en|in)",
+        HintKind::Words,
+    ),
+    (
+        "(redefinido|reinicia|restablecerá|restablece|renovado) (em|en|el|às|a las)",
+        HintKind::Words,
+    ),
     ("(réessayez|réessayer) (dans|à|après)", HintKind::Words),
-    ("(warten sie|versuchen sie es) (in|bitte|noch)", HintKind::Words),
+    (
+        "(warten sie|versuchen sie es) (in|bitte|noch)",
+        HintKind::Words,
+    ),
     ("(将在|将于|將於|将会在)", HintKind::ChinaTime),
     ("(请等待|请在|等待|重试时间)", HintKind::Words),
-    ("(秒后|秒後|秒钟后|秒之后|초 후)", HintKind::UnitBefore(span::SECOND)),
-    ("(分钟后|分鐘後|分後|分钟之后|분 후)", HintKind::UnitBefore(span::MINUTE)),
-    ("(小时后|小時後|時間後|小时之后|시간 후)", HintKind::UnitBefore(span::HOUR)),
+    (
+        "(秒后|秒後|秒钟后|秒之后|초 후)",
+        HintKind::UnitBefore(span::SECOND),
+    ),
+    (
+        "(分钟后|分鐘後|分後|分钟之后|분 후)",
+        HintKind::UnitBefore(span::MINUTE),
+    ),
+    (
+        "(小时后|小時後|時間後|小时之后|시간 후)",
+        HintKind::UnitBefore(span::HOUR),
+    ),
     ("(天后|天後|日後|일 후)", HintKind::UnitBefore(span::DAY)),
 ];
 
@@ -331,7 +391,9 @@ fn epoch(text: &str) -> Option<HintValue> {
     if whole > EPOCH_MS {
         Some(HintValue::Instant(UnixMillis(whole)))
     } else if seconds_as_ms / span::SECOND > EPOCH_S {
-        Some(HintValue::Instant(UnixMillis(seconds_as_ms.min(MAX_DELAY_MS))))
+        Some(HintValue::Instant(UnixMillis(
+            seconds_as_ms.min(MAX_DELAY_MS),
+        )))
     } else {
         None
     }
@@ -349,13 +411,46 @@ fn skip_fillers(text: &str, is_value: bool) -> &str {
     loop {
         let before = text.len();
         text = text.trim_start_matches(|c: char| {
-            c.is_whitespace() || matches!(c, ':' | '=' | '~' | '(' | '"' | '\'' | '\\' | '*' | '`' | '…' | '·' | '≈')
+            c.is_whitespace()
+                || matches!(
+                    c,
+                    ':' | '=' | '~' | '(' | '"' | '\'' | '\\' | '*' | '`' | '…' | '·' | '≈'
+                )
         });
         if !is_value {
             for word in [
-                "in", "after", "at", "on", "for", "about", "approximately", "approx.", "around", "another",
-                "the", "a further", "within", "at least", "is", "again", "later", "by", "next", "bitte",
-                "noch", "em", "en", "dans", "à", "el", "to", "up to", "from now", "your", "or", "and",
+                "in",
+                "after",
+                "at",
+                "on",
+                "for",
+                "about",
+                "approximately",
+                "approx.",
+                "around",
+                "another",
+                "the",
+                "a further",
+                "within",
+                "at least",
+                "is",
+                "again",
+                "later",
+                "by",
+                "next",
+                "bitte",
+                "noch",
+                "em",
+                "en",
+                "dans",
+                "à",
+                "el",
+                "to",
+                "up to",
+                "from now",
+                "your",
+                "or",
+                "and",
             ] {
                 if let Some(rest) = strip_word(text, word) {
                     text = rest;
@@ -373,7 +468,8 @@ fn skip_fillers(text: &str, is_value: bool) -> &str {
 fn strip_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     let head = text.get(..word.len())?;
     let rest = &text[word.len()..];
-    (head.eq_ignore_ascii_case(word) && !rest.starts_with(|c: char| c.is_alphanumeric())).then_some(rest)
+    (head.eq_ignore_ascii_case(word) && !rest.starts_with(|c: char| c.is_alphanumeric()))
+        .then_some(rest)
 }
 
 /// The hints that headers give.
@@ -396,9 +492,15 @@ fn headers(facts: &ErrorFacts<'_>, now: UnixMillis, zone: &Zone<'_>, best: &mut 
             let reset = rest
                 .clone()
                 .chain(text.split(',').map(str::trim))
-                .find_map(|part| part.strip_prefix("t=").or_else(|| part.strip_prefix("reset=")));
+                .find_map(|part| {
+                    part.strip_prefix("t=")
+                        .or_else(|| part.strip_prefix("reset="))
+                });
             if let Some(reset) = reset.filter(|_| exhausted) {
-                best.offer(span::plain(reset, span::SECOND).map(HintValue::Span), HintSource::Header);
+                best.offer(
+                    span::plain(reset, span::SECOND).map(HintValue::Span),
+                    HintSource::Header,
+                );
             }
             continue;
         }
@@ -409,7 +511,9 @@ fn headers(facts: &ErrorFacts<'_>, now: UnixMillis, zone: &Zone<'_>, best: &mut 
             continue;
         }
         let found = match (value(kind, text.trim(), now, zone, true), server_now) {
-            (Some(HintValue::Instant(at)), Some(server_now)) => Some(HintValue::Span(at.since(server_now))),
+            (Some(HintValue::Instant(at)), Some(server_now)) => {
+                Some(HintValue::Span(at.since(server_now)))
+            }
             (found, _) => found,
         };
         best.offer(found, HintSource::Header);

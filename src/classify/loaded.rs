@@ -234,7 +234,11 @@ impl RuleFile {
 }
 
 fn line_of(text: &str, at: Range<usize>) -> usize {
-    1 + text.bytes().take(at.start).filter(|byte| *byte == b'\n').count()
+    1 + text
+        .bytes()
+        .take(at.start)
+        .filter(|byte| *byte == b'\n')
+        .count()
 }
 
 /// A rule of the user's own, ready to judge.
@@ -253,7 +257,11 @@ impl LoadedRule {
     /// The verdict, if everything holds.
     pub(super) fn judge(&self, reading: &Reading<'_>) -> Option<Verdict> {
         let mut span = None;
-        if !self.status.is_empty() && !reading.status.is_some_and(|status| self.status.contains(&status)) {
+        if !self.status.is_empty()
+            && !reading
+                .status
+                .is_some_and(|status| self.status.contains(&status))
+        {
             return None;
         }
         if !self.providers.is_empty() {
@@ -303,7 +311,9 @@ impl Reading<'_> {
         let fields = self.signals.fields();
         fields.iter().enumerate().filter_map(move |(at, field)| {
             let start = usize::from(field.start);
-            let end = fields.get(at + 1).map_or(text.len(), |next| usize::from(next.start));
+            let end = fields
+                .get(at + 1)
+                .map_or(text.len(), |next| usize::from(next.start));
             (field.origin == Origin::Code).then(|| bare(&text[start..end]))
         })
     }
@@ -350,7 +360,11 @@ impl Classifier {
     }
 }
 
-fn compile(file: &RuleFile, written: &WrittenRule, compiler: &mut Compiler) -> Result<LoadedRule, RulesError> {
+fn compile(
+    file: &RuleFile,
+    written: &WrittenRule,
+    compiler: &mut Compiler,
+) -> Result<LoadedRule, RulesError> {
     let id = written.id.get_ref();
     let at = written.id.span();
     let Condition {
@@ -360,18 +374,34 @@ fn compile(file: &RuleFile, written: &WrittenRule, compiler: &mut Compiler) -> R
         code,
         provider,
     } = &written.condition;
-    if text.is_none() && phrase.is_empty() && status.is_empty() && code.is_empty() && provider.is_empty() {
-        let why = format!("rule `{id}`: `match` is empty; give text, phrase, status, code or provider");
+    if text.is_none()
+        && phrase.is_empty()
+        && status.is_empty()
+        && code.is_empty()
+        && provider.is_empty()
+    {
+        let why =
+            format!("rule `{id}`: `match` is empty; give text, phrase, status, code or provider");
         return Err(file.refuse(at, RulesErrorKind::Form, why));
     }
     if written.samples.matching.is_empty() {
-        let why = format!("rule `{id}`: `samples.match` is empty; give an error that the rule decides");
+        let why =
+            format!("rule `{id}`: `samples.match` is empty; give an error that the rule decides");
         return Err(file.refuse(at, RulesErrorKind::Form, why));
     }
     let name = written.class.get_ref();
-    let Some(class) = ErrorClass::ALL.into_iter().find(|class| class.name() == name) else {
-        let names: Vec<_> = ErrorClass::ALL.iter().map(|class| format!("`{class}`")).collect();
-        let why = format!("rule `{id}`: unknown class `{name}`; expected one of {}", names.join(", "));
+    let Some(class) = ErrorClass::ALL
+        .into_iter()
+        .find(|class| class.name() == name)
+    else {
+        let names: Vec<_> = ErrorClass::ALL
+            .iter()
+            .map(|class| format!("`{class}`"))
+            .collect();
+        let why = format!(
+            "rule `{id}`: unknown class `{name}`; expected one of {}",
+            names.join(", ")
+        );
         return Err(file.refuse(written.class.span(), RulesErrorKind::Class, why));
     };
     let text = text
@@ -389,7 +419,13 @@ fn compile(file: &RuleFile, written: &WrittenRule, compiler: &mut Compiler) -> R
         })?;
     let phrases = compiler
         .compile(phrase.iter().map(String::as_str))
-        .map_err(|why| file.refuse(at, RulesErrorKind::Pattern, format!("rule `{id}`: match.phrase: {why}")))?;
+        .map_err(|why| {
+            file.refuse(
+                at,
+                RulesErrorKind::Pattern,
+                format!("rule `{id}`: match.phrase: {why}"),
+            )
+        })?;
     Ok(LoadedRule {
         id: RuleId(Name::Loaded(Arc::new(id.as_str().into()))),
         class,
@@ -408,7 +444,8 @@ fn check_names(files: &[RuleFile]) -> Result<(), RulesError> {
         for written in &file.rules {
             let id = written.id.get_ref().as_str();
             if seen.contains(&id) {
-                let why = format!("rule `{id}`: there is a rule of that name already; choose another");
+                let why =
+                    format!("rule `{id}`: there is a rule of that name already; choose another");
                 return Err(file.refuse(written.id.span(), RulesErrorKind::Name, why));
             }
             seen.push(id);
@@ -417,7 +454,8 @@ fn check_names(files: &[RuleFile]) -> Result<(), RulesError> {
                 if !built_in.contains(&name) {
                     let hint = crate::settings::nearest(name, built_in.iter().copied())
                         .map_or(String::new(), |close| format!("; did you mean `{close}`?"));
-                    let why = format!("rule `{id}`: overrides `{name}`, which is no built-in rule{hint}");
+                    let why =
+                        format!("rule `{id}`: overrides `{name}`, which is no built-in rule{hint}");
                     return Err(file.refuse(overridden.span(), RulesErrorKind::Name, why));
                 }
             }
@@ -426,7 +464,11 @@ fn check_names(files: &[RuleFile]) -> Result<(), RulesError> {
     Ok(())
 }
 
-fn check_samples(classifier: &Classifier, file: &RuleFile, written: &WrittenRule) -> Result<(), RulesError> {
+fn check_samples(
+    classifier: &Classifier,
+    file: &RuleFile,
+    written: &WrittenRule,
+) -> Result<(), RulesError> {
     let id = written.id.get_ref().as_str();
     let refuse = |why: String| {
         let why = format!("rule `{id}`: {why}");
@@ -435,7 +477,10 @@ fn check_samples(classifier: &Classifier, file: &RuleFile, written: &WrittenRule
     for sample in &written.samples.matching {
         let rule = classifier.rule_for(sample.text(), &sample.facts());
         if rule.as_str() != id {
-            return refuse(format!("does not decide its sample {:?}; `{rule}` does", sample.text()));
+            return refuse(format!(
+                "does not decide its sample {:?}; `{rule}` does",
+                sample.text()
+            ));
         }
     }
     for sample in &written.samples.missing {
@@ -451,13 +496,20 @@ fn check_built_in_samples(classifier: &Classifier, files: &[RuleFile]) -> Result
         for sample in built_in.matches {
             let rule = classifier.rule_for(sample, &ErrorFacts::new());
             let taker = files.iter().find_map(|file| {
-                let written = file.rules.iter().find(|written| written.id.get_ref() == rule.as_str())?;
+                let written = file
+                    .rules
+                    .iter()
+                    .find(|written| written.id.get_ref() == rule.as_str())?;
                 Some((file, written))
             });
             let Some((file, written)) = taker else {
                 continue;
             };
-            if !written.overrides.iter().any(|name| name.get_ref() == built_in.id) {
+            if !written
+                .overrides
+                .iter()
+                .any(|name| name.get_ref() == built_in.id)
+            {
                 let why = format!(
                     "rule `{rule}`: takes over {sample:?}, which the built-in rule `{id}` decides; \
                      narrow it, or add overrides = [\"{id}\"]",

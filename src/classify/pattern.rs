@@ -214,10 +214,9 @@ impl Compiler {
         if text.is_empty() {
             return Err(format!("`{written}` has no words"));
         }
-        if let Some(odd) = text
-            .chars()
-            .find(|c| c.is_ascii_uppercase() || matches!(c, '_' | '-' | '#' | '*' | '^' | '$' | '|'))
-        {
+        if let Some(odd) = text.chars().find(|c| {
+            c.is_ascii_uppercase() || matches!(c, '_' | '-' | '#' | '*' | '^' | '$' | '|')
+        }) {
             return Err(format!(
                 "`{odd}` in `{written}`: texts are compared in lower case, with spaces for `_` and `-`"
             ));
@@ -353,7 +352,7 @@ fn flags(text: &[u8], start: usize, end: usize, field_start: usize) -> u8 {
     if !(next.is_ascii_alphanumeric() && text[end - 1].is_ascii_alphanumeric()) {
         flags |= WHOLE;
     }
-    let mark = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte < 0x80 && *byte != OPAQUE;
+    let mark = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte < 0x80;
     if text[field_start..start].iter().rev().take(8).all(mark) && start - field_start <= 8 {
         flags |= AT_START;
     }

@@ -65,7 +65,9 @@ impl Statuses {
             (Self::Any, _) | (Self::NotRefused | Self::NoneOr(..), None) => true,
             (Self::Only(_) | Self::Range(..), None) => false,
             (Self::Only(list), Some(status)) => list.contains(&status),
-            (Self::Range(first, last) | Self::NoneOr(first, last), Some(status)) => (first..=last).contains(&status),
+            (Self::Range(first, last) | Self::NoneOr(first, last), Some(status)) => {
+                (first..=last).contains(&status)
+            }
             (Self::NotRefused, Some(status)) => {
                 !(400..500).contains(&status) || matches!(status, 408 | 409 | 425 | 429 | 499)
             }
@@ -118,6 +120,8 @@ pub(super) const RULES: &[Rule] = &[
             "user (aborted|cancelled|canceled|interrupted)",
             "(aborted|cancelled|canceled|interrupted) by (the |)user",
         ],
+        matches: &["AbortError: the run was cancelled by the user"],
+        misses: &["429 Too Many Requests for the user"],
         ..RULE
     },
     Rule {
@@ -134,6 +138,7 @@ pub(super) const RULES: &[Rule] = &[
             "(exceed*|greater than|larger than|above) … (maximum|max) (output|completion) (tokens|token|length)",
             "invalid max (output |completion |)tokens",
             "output token maximum",
+            "(ausgabelänge|longitud de salida|longueur de sortie|tamanho da saída|最大出力|出力トークン|输出长度|输出上限)",
             "^max output tokens$",
             "budget tokens",
         ],
@@ -142,6 +147,11 @@ pub(super) const RULES: &[Rule] = &[
             "tokens + @ must be",
             "tokens + max",
         ],
+        matches: &[
+            "max_tokens: 50000 > 32000, which is the maximum allowed number of output tokens for acme-2",
+            "Range of max_tokens should be [1, 8192]",
+        ],
+        misses: &["This model's maximum context length is 8192 tokens, 9000 were given"],
         ..RULE
     },
     // What no provider can help with.
@@ -154,6 +164,8 @@ pub(super) const RULES: &[Rule] = &[
             "(certificate verify failed|unable to verify the first certificate|unable to get local issuer certificate|unable to get issuer cert|unknown ca|cert authority invalid|unknown issuer|altname invalid|cert has expired)",
             "x509",
         ],
+        matches: &["request failed: self signed certificate in certificate chain"],
+        misses: &["401 the client id has expired"],
         ..RULE
     },
     Rule {
@@ -165,6 +177,8 @@ pub(super) const RULES: &[Rule] = &[
             "unsupported country",
             "not available in your (country|region|location)",
         ],
+        matches: &["400 User location is not supported for the API use."],
+        misses: &["404 model acme-2 is not supported"],
         ..RULE
     },
     Rule {
@@ -178,7 +192,11 @@ pub(super) const RULES: &[Rule] = &[
             "deactivated workspace",
             "account (suspended|banned|disabled|blocked)",
         ],
-        unless: &["(spending|spend|payment|invoice|invoices|billing|balance|credits|unpaid|overdue)"],
+        unless: &[
+            "(spending|spend|payment|invoice|invoices|billing|balance|credits|unpaid|overdue)",
+        ],
+        matches: &["403 This organization has been disabled."],
+        misses: &["Account acme has been suspended: monthly spending limit reached"],
         ..RULE
     },
     Rule {
@@ -197,6 +215,11 @@ pub(super) const RULES: &[Rule] = &[
             "not have enough … (memory|vram|ram)",
             "(not enough|too little) (available |gpu |system |)(memory|vram|ram)",
         ],
+        matches: &[
+            "write failed: ENOSPC: no space left on device",
+            "model requires more system memory (48 GiB) than is available (16 GiB)",
+        ],
+        misses: &["quota exceeded for this account"],
         ..RULE
     },
     Rule {
@@ -212,6 +235,11 @@ pub(super) const RULES: &[Rule] = &[
             "free tier can only be used",
         ],
         unless: &["(余额|充值|欠费)"],
+        matches: &[
+            "MCP error -32600: the tool gave no structured content",
+            "503 无可用渠道",
+        ],
+        misses: &["404 model acme-2 not found"],
         ..RULE
     },
     Rule {
@@ -221,6 +249,7 @@ pub(super) const RULES: &[Rule] = &[
         any: &[
             "(image|images|image dimensions|image size|pdf|video|audio|attachment|file|document) … (exceed*|too large|too big|too many|too small)",
             "(limit of #|at most #|more than #|maximum of #|up to #) … (images|image|files|documents|pdf pages|attachments|tools|cache control blocks|blocks|functions)",
+            "(画像|ファイル|添付|图片|文件|附件|이미지|파일) … (大きすぎ|过大|太大|超过|너무 큽)",
             "too many (images|files|documents|attachments|tools|functions|media)",
             "limit of # … (image|images|items|tools|files|pages)",
             "maximum of # blocks",
@@ -230,6 +259,11 @@ pub(super) const RULES: &[Rule] = &[
             "(total|input|prompt|message) tokens",
             "usage credits are required",
         ],
+        matches: &[
+            "400 image exceeds 5 MB maximum: 6500712 bytes > 5242880 bytes",
+            "Too many images in request: 120",
+        ],
+        misses: &["prompt is too long: 300000 tokens > 200000 maximum"],
         ..RULE
     },
     Rule {
@@ -249,7 +283,18 @@ pub(super) const RULES: &[Rule] = &[
             "request exceeds the maximum size",
             "failed to buffer the request body",
         ],
-        unless: &["token*", "context (length|window|size|limit)", "prompt is too long"],
+        unless: &[
+            "token*",
+            "context (length|window|size|limit)",
+            "prompt is too long",
+        ],
+        matches: &[
+            "413 Request exceeds the maximum allowed number of bytes.",
+            "Request too large (max 20MB)",
+        ],
+        misses: &[
+            "Request too large for acme-2 on tokens per min (TPM): Limit 30000, Requested 61337",
+        ],
         ..RULE
     },
     Rule {
@@ -261,16 +306,21 @@ pub(super) const RULES: &[Rule] = &[
             "extra usage … (disabled|not enabled|limit)",
             "overages enabled",
             "premium request limit",
-
             "usage credits are required",
             "requires usage credits",
         ],
+        matches: &["429 Extra usage is required for long context requests."],
+        misses: &["usage limit reached, resets at 5pm"],
         ..RULE
     },
     Rule {
         id: "key-token-limit",
         class: Billing,
         any: &["tokens limit exceeded … (monthly limit|higher monthly|settings)"],
+        matches: &[
+            "Prompt tokens limit exceeded: 230799 > 91442. Create a key with a higher monthly limit in the settings",
+        ],
+        misses: &["Input token limit exceeded: 250000 tokens > 200000 maximum"],
         ..RULE
     },
     Rule {
@@ -287,6 +337,11 @@ pub(super) const RULES: &[Rule] = &[
             "error code token limit",
         ],
         unless: &["request too large", "per day", "must be reduced"],
+        matches: &[
+            "ThrottlingException: Too many tokens, please wait before trying again.",
+            "429 rate limit of 40,000 input tokens per minute: tokens per minute used 39000",
+        ],
+        misses: &["Too many tokens per day, please wait"],
         ..RULE
     },
     // ---- 2: overflow
@@ -330,6 +385,11 @@ pub(super) const RULES: &[Rule] = &[
             "n ctx … (exceed*|too (long|large))",
             "leaves # output tokens",
         ],
+        matches: &[
+            "400 context_length_exceeded",
+            "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
+        ],
+        misses: &["This model has a 128k token capacity"],
         ..RULE
     },
     Rule {
@@ -360,6 +420,11 @@ pub(super) const RULES: &[Rule] = &[
             "resulted in # tokens",
         ],
         unless: PACE,
+        matches: &[
+            "prompt is too long: 213462 tokens > 200000 maximum",
+            "message length exceeds limit",
+        ],
+        misses: &["429 input tokens exceed the rate limit of 30000 per minute"],
         ..RULE
     },
     Rule {
@@ -373,6 +438,8 @@ pub(super) const RULES: &[Rule] = &[
             "provide a shorter (prompt|input)",
         ],
         unless: PACE,
+        matches: &["Please reduce the length of the messages or completion."],
+        misses: &["Please reduce the prompt length, this exceeds your rate limit per minute"],
         ..RULE
     },
     Rule {
@@ -404,6 +471,11 @@ pub(super) const RULES: &[Rule] = &[
             "(offset and limit|file content)",
             "(output|completion) tokens",
         ],
+        matches: &[
+            "the text has 250000 tokens > 200000 maximum",
+            "too many tokens in the request",
+        ],
+        misses: &["This request exceeds the limit of 30000 tokens per minute"],
         ..RULE
     },
     Rule {
@@ -416,6 +488,12 @@ pub(super) const RULES: &[Rule] = &[
             "reduce your message size",
             "(body|request|payload|prompt) too large for … (tokens|token)",
         ],
+        matches: &[
+            "429 Request too large for acme-2 on tokens per min (TPM): Limit 30000, Requested 61337",
+        ],
+        misses: &[
+            "429 Rate limit reached for acme-2 on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000",
+        ],
         ..RULE
     },
     Rule {
@@ -424,6 +502,8 @@ pub(super) const RULES: &[Rule] = &[
         about: Some(OverflowUnit::Tokens),
         any: &["no body"],
         status: Statuses::Only(&[400, 413]),
+        matches: &["413 status code (no body)"],
+        misses: &["429 status code (no body)"],
         ..RULE
     },
     Rule {
@@ -432,6 +512,8 @@ pub(super) const RULES: &[Rule] = &[
         about: Some(OverflowUnit::Tokens),
         any: &["^1261$"],
         origins: CODES,
+        matches: &["{\"error\":{\"code\":\"1261\",\"message\":\"Prompt\"}}"],
+        misses: &["{\"error\":{\"code\":\"1210\",\"message\":\"1261\"}}"],
         ..RULE
     },
     Rule {
@@ -451,6 +533,8 @@ pub(super) const RULES: &[Rule] = &[
             "(입력|프롬프트) … (초과|너무 깁|너무 길)",
             "单次请求过大",
         ],
+        matches: &["400 输入过长：上下文超出模型上限", "入力が長すぎます"],
+        misses: &["请求过于频繁"],
         ..RULE
     },
     // ---- 3: content filter
@@ -495,6 +579,11 @@ pub(super) const RULES: &[Rule] = &[
             "内容(安全|审核|违规|敏感)",
         ],
         unless: &["data policy", "restrictions and data", "extra inputs"],
+        matches: &[
+            "Output blocked by content filtering policy",
+            "400 data_inspection_failed: input may contain inappropriate content",
+        ],
+        misses: &["404 No endpoints found matching your data policy"],
         ..RULE
     },
     Rule {
@@ -502,6 +591,8 @@ pub(super) const RULES: &[Rule] = &[
         class: ContentFilter,
         any: &["^1301$"],
         origins: CODES,
+        matches: &["{\"error\":{\"code\":\"1301\",\"message\":\"…\"}}"],
+        misses: &["port 1301 is in use"],
         ..RULE
     },
     // ---- 3: billing
@@ -515,6 +606,11 @@ pub(super) const RULES: &[Rule] = &[
             "(reached|hit) your usage limit",
             "you have no quota",
         ],
+        matches: &[
+            "You've hit your usage limit. Try again in 4 days.",
+            "5-hour limit reached, resets 2am",
+        ],
+        misses: &["429 Server is temporarily limiting requests (not your usage limit)"],
         ..RULE
     },
     Rule {
@@ -522,20 +618,39 @@ pub(super) const RULES: &[Rule] = &[
         class: Billing,
         any: &["limit: 0"],
         with: &["quota exceeded"],
+        matches: &[
+            "429 Quota exceeded for metric acme/free_requests, limit: 0, model: acme-2. Please retry in 2s.",
+        ],
+        misses: &[
+            "429 Quota exceeded for metric acme/free_requests, limit: 20. Please retry in 2s.",
+        ],
         ..RULE
     },
     Rule {
         id: "quota-per-day",
         class: UsageLimit,
-        any: &["(requests|tokens|queries|input tokens|calls|images) per (day|week|month)", "per day per"],
+        any: &[
+            "(requests|tokens|queries|input tokens|calls|images) per (day|week|month)",
+            "per day per",
+        ],
+        matches: &["429 Quota exceeded: 1000 requests per day"],
+        misses: &["429 Quota exceeded: 10 requests per minute"],
         ..RULE
     },
     Rule {
         id: "quota-refills-soon",
         class: RateLimit,
-        any: &["quota exceeded", "current quota", "exhausted your capacity", "quota will reset", "limit … (reset|resets)"],
+        any: &[
+            "quota exceeded",
+            "current quota",
+            "exhausted your capacity",
+            "quota will reset",
+            "limit … (reset|resets)",
+        ],
         with: &["(please retry in|rate limit exceeded|requests per minute|rate limit)"],
         max_hint_ms: Some(60_000),
+        matches: &["429 You exceeded your current quota. Please retry in 36.5s."],
+        misses: &["429 You exceeded your current quota. Please retry in 7h."],
         ..RULE
     },
     Rule {
@@ -589,6 +704,11 @@ pub(super) const RULES: &[Rule] = &[
             "resets at",
             "(fair use|公平使用)",
         ],
+        matches: &[
+            "402 Insufficient Balance",
+            "Your credit balance is too low to access the API.",
+        ],
+        misses: &["429 balance your requests over time"],
         ..RULE
     },
     Rule {
@@ -599,6 +719,8 @@ pub(super) const RULES: &[Rule] = &[
             "personal team blocked",
         ],
         unless: &["error code token limit", "per (minute|min|second)"],
+        matches: &["429 {\"error\":{\"code\":\"insufficient_quota\",\"message\":\"no\"}}"],
+        misses: &["429 {\"error\":{\"code\":\"rate_limit_exceeded\",\"message\":\"no\"}}"],
         ..RULE
     },
     // ---- 3: auth
@@ -657,16 +779,21 @@ pub(super) const RULES: &[Rule] = &[
             "signature in thinking",
             "was not found or your project",
         ],
+        matches: &[
+            "401 Incorrect API key provided: sk-500***",
+            "403 The security token included in the request is expired",
+        ],
+        misses: &["429 Rate limit exceeded - unauthorized due to throttling"],
         ..RULE
     },
     Rule {
-        id: "auth-code",
+        id: "auth-zai",
         class: Auth,
-        any: &[
-            "^(authentication error|permission error|permission denied|invalid api key|unauthenticated|api key invalid|access denied exception|unrecognized client exception|expired token exception|invalid authentication|unauthorized|1000|1001|1002|1003|1004|1315)$",
-        ],
+        any: &["^(1000|1001|1002|1003|1004|1315)$"],
         origins: CODES,
         unless: &["throttl*", "rate limit*"],
+        matches: &["{\"error\":{\"code\":\"1003\",\"message\":\"…\"}}"],
+        misses: &["{\"error\":{\"type\":\"invalid_request_error\",\"message\":\"no\"}}"],
         ..RULE
     },
     // ---- 3: what the request itself has wrong
@@ -689,6 +816,11 @@ pub(super) const RULES: &[Rule] = &[
             "on demand throughput isn't supported",
         ],
         unless: &["rate limit*", "overloaded", "context (length|window|size)"],
+        matches: &[
+            "404 The model `acme-429` does not exist or you do not have access to it.",
+            "unknown model acme-2",
+        ],
+        misses: &["503 The model is overloaded, not found a free slot"],
         ..RULE
     },
     Rule {
@@ -775,12 +907,19 @@ pub(super) const RULES: &[Rule] = &[
             "must be reduced",
             "not valid json",
         ],
+        matches: &[
+            "400 Unsupported parameter: 'timeout'.",
+            "500 Unsupported param: tools",
+        ],
+        misses: &["429 Too Many Requests: invalid pace, rate limit hit"],
         ..RULE
     },
     Rule {
         id: "nan-in-generation",
         class: ServerError,
-        any: &["nan … detected in generation"],
+        any: &["(nan|na n|floating point|not a number) … detected in generation"],
+        matches: &["400 Floating point NaN (not-a-number) is detected in generation"],
+        misses: &["400 NaN is no temperature"],
         ..RULE
     },
     // ---- 4: account limits
@@ -813,6 +952,11 @@ pub(super) const RULES: &[Rule] = &[
             "(weekly|daily|monthly) … limit",
             "day limit: #",
         ],
+        matches: &[
+            "429 limit of 15 requests per minute",
+            "Server is temporarily limiting requests (not your usage limit)",
+        ],
+        misses: &["429 limit of 200 requests per day"],
         ..RULE
     },
     Rule {
@@ -868,6 +1012,11 @@ pub(super) const RULES: &[Rule] = &[
             "max retries exceeded",
             "request rate",
         ],
+        matches: &[
+            "429 quota exceeded",
+            "You have reached your monthly message limit: exceeded your plan",
+        ],
+        misses: &["429 exceeded retry limit, too many requests"],
         ..RULE
     },
     Rule {
@@ -890,19 +1039,28 @@ pub(super) const RULES: &[Rule] = &[
             "not your usage limit",
             "request limit reached",
         ],
+        matches: &["limit_reached", "You hit the quota of your team"],
+        misses: &["rate_limit_reached: slow down"],
         ..RULE
     },
     Rule {
         id: "usage-limit-zai",
         class: UsageLimit,
         any: &["^(1304|1308|1310|1313)$", "[1308]"],
+        matches: &["{\"error\":{\"code\":\"1308\",\"message\":\"…\"}}"],
+        misses: &["{\"error\":{\"code\":\"1302\",\"message\":\"…\"}}"],
         ..RULE
     },
     Rule {
         id: "plan-too-small",
         class: Billing,
-        any: &["upgrade to (plus|pro|max|team|a paid|a higher)", "upgrade your (plan|account|subscription)"],
+        any: &[
+            "upgrade to (plus|pro|max|team|a paid|a higher)",
+            "upgrade your (plan|account|subscription)",
+        ],
         unless: &["rate limit*", "too many requests", "try again in"],
+        matches: &["To use this model upgrade to Pro."],
+        misses: &["Rate limit hit, upgrade your plan or try again in 3s"],
         ..RULE
     },
     // ---- 5: transient, in words
@@ -929,7 +1087,16 @@ pub(super) const RULES: &[Rule] = &[
             "(混雑|過負荷|과부하|혼잡)",
             "(sobrecargado|saturado|überlastet|surchargé|sobrecarregado)",
         ],
-        unless: &["exhausted your capacity", "token capacity", "overloaded background task"],
+        unless: &[
+            "exhausted your capacity",
+            "token capacity",
+            "overloaded background task",
+        ],
+        matches: &[
+            "529 overloaded_error",
+            "The service is currently experiencing high demand",
+        ],
+        misses: &["You have exhausted your capacity on this model"],
         ..RULE
     },
     Rule {
@@ -937,6 +1104,8 @@ pub(super) const RULES: &[Rule] = &[
         class: Overloaded,
         any: &["^(1305|1312)$"],
         origins: CODES,
+        matches: &["429 {\"error\":{\"code\":\"1305\",\"message\":\"…\"}}"],
+        misses: &["429 {\"error\":{\"code\":\"1302\",\"message\":\"…\"}}"],
         ..RULE
     },
     Rule {
@@ -971,6 +1140,8 @@ pub(super) const RULES: &[Rule] = &[
             "(demasiadas solicitudes|trop de requêtes|zu viele anfragen|muitas solicitações)",
             "error code: 1015",
         ],
+        matches: &["429 Too Many Requests", "rate_limit_exceeded: slow down"],
+        misses: &["429 overloaded"],
         ..RULE
     },
     Rule {
@@ -978,6 +1149,8 @@ pub(super) const RULES: &[Rule] = &[
         class: RateLimit,
         any: &["^(1302|1303)$"],
         origins: CODES,
+        matches: &["{\"error\":{\"code\":\"1302\",\"message\":\"…\"}}"],
+        misses: &["{\"error\":{\"code\":\"1305\",\"message\":\"…\"}}"],
         ..RULE
     },
     Rule {
@@ -1010,6 +1183,11 @@ pub(super) const RULES: &[Rule] = &[
             "(connexion|conexión|conexão|verbindung|соединение|соединения|подключение|подключения) … (échoué|perdue|refusée|interrompue|rechazada|perdida|cerrada|recusada|cancelamento|encerrada|abgelehnt|geschlossen|unterbrochen|fehlgeschlagen|разорвано|прервано|установить)",
         ],
         unless: &["(service unavailable|bad gateway|gateway timeout)"],
+        matches: &[
+            "read ECONNRESET",
+            "http2: server sent GOAWAY and closed the connection",
+        ],
+        misses: &["401 econ report refused"],
         ..RULE
     },
     Rule {
@@ -1025,6 +1203,8 @@ pub(super) const RULES: &[Rule] = &[
             "(not|non) json response",
         ],
         status: Statuses::NotRefused,
+        matches: &["Unexpected token '<' in body: is not valid JSON"],
+        misses: &["400 Unexpected token 'x', is not valid JSON"],
         ..RULE
     },
     Rule {
@@ -1040,13 +1220,23 @@ pub(super) const RULES: &[Rule] = &[
             "connection termination",
         ],
         status: Statuses::NotRefused,
+        matches: &["500 Internal server error", "503 Service Unavailable"],
+        misses: &[
+            "503 upstream connect error or disconnect/reset before headers: service unavailable",
+        ],
         ..RULE
     },
     Rule {
         id: "server-code",
         class: ServerError,
-        any: &["^(service unavailable|service unavailable exception|internal server exception|internal failure|internal server error exception|model error exception)$"],
+        any: &[
+            "^(service unavailable|service unavailable exception|internal server exception|internal failure|internal server error exception|model error exception)$",
+        ],
         origins: CODES,
+        matches: &[
+            "{\"status_code\":400,\"__type\":\"serviceUnavailableException\",\"name\":\"ServiceUnavailableException\"}",
+        ],
+        misses: &["{\"name\":\"ThrottlingException\"}"],
         ..RULE
     },
     Rule {
@@ -1054,20 +1244,32 @@ pub(super) const RULES: &[Rule] = &[
         class: ServerError,
         any: &["(challenge platform|checking your browser|just a moment|attention required)"],
         origins: EVERYWHERE,
+        matches: &["403 <html><title>Just a moment...</title></html>"],
+        misses: &["403 just forbidden"],
         ..RULE
     },
     Rule {
         id: "gateway-page",
         class: ServerError,
-        any: &["(origin|web server|cloudflare|cloudfront|varnish|gateway|nginx|cf wrapper|cf error|error code|timeout occurred|timed out|unavailable|server error|load balancer|openresty|apache|envoy)"],
+        any: &[
+            "(origin|web server|cloudflare|cloudfront|varnish|gateway|nginx|cf wrapper|cf error|error code|timeout occurred|timed out|unavailable|server error|load balancer|openresty|apache|envoy)",
+        ],
         origins: PAGES,
         status: Statuses::NoneOr(500, 599),
+        matches: &[
+            "<html><head><title>acme.example | 524: A timeout occurred</title></head></html>",
+        ],
+        misses: &[
+            "<html><head><title>413 Request Entity Too Large</title></head><body>nginx</body></html>",
+        ],
         ..RULE
     },
     Rule {
         id: "gateway-reset-overflow",
         class: ServerError,
         any: &["reset reason: overflow"],
+        matches: &["503 upstream connect error. reset reason: overflow"],
+        misses: &["503 upstream connect error. reset reason: connection termination"],
         ..RULE
     },
     Rule {
@@ -1104,10 +1306,11 @@ pub(super) const RULES: &[Rule] = &[
             "unexpected (eof|end of (file|json|json input|data|stream|input))",
             "unexpected end of",
             "(unterminated string|eof while parsing|end of file before)",
-            "(stream|streaming|streamed) (response |)(ended|closed|disconnected|interrupted|stalled|stall|error|reset|terminated|failed|read error|was interrupted|envelope error|relay|aborted)",
+            "(stream|streaming|streamed) (response |)(ended|closed|disconnected|interrupted|stalled|stall|error|reset|terminated|failed|read error|was interrupted|relay|aborted)",
             "stream … (ended|closed) (before|without)",
             "(stream|response) … before (message stop|response completed|completion|a terminal|a finish|finish)",
-            "(response|body|stream) (body |)(closed|truncated)",
+            "(response|body|stream) (body |)closed",
+            "stream truncated",
             "incomplete json",
             "(truncated|partial|cut off) (json|response|stream|chunk)",
             "ended (without|before)",
@@ -1131,7 +1334,7 @@ pub(super) const RULES: &[Rule] = &[
             "(i/o|io|read|write|connect|handshake|pool) (timeout|error|operation timed out)",
             "(disconnected|disconnect) before",
             "max retries exceeded with url",
-            "received … before (message start|terminal)",
+            "received … before message start",
             "without (a |)finish reason",
             "api connection error",
             "before any complete data",
@@ -1147,6 +1350,8 @@ pub(super) const RULES: &[Rule] = &[
             "(bad gateway|web server|origin web server|gateway time*|gateway timeout)",
         ],
         status: Statuses::NotRefused,
+        matches: &["Connection error.", "stream ended before message_stop"],
+        misses: &["400 Bad Request: unexpected EOF"],
         ..RULE
     },
     Rule {
@@ -1154,7 +1359,8 @@ pub(super) const RULES: &[Rule] = &[
         class: ServerError,
         any: &[
             "(internal|server|backend|upstream|unknown|unexpected) (server |service |internal |provider |)(error|errors|failure)",
-            "(server|service|upstream|backend|provider|gateway|model|api) … (unavailable|not available|unreachable|experienced an error|had an error|failed|is down)",
+            "(server|service|upstream|backend|provider|gateway|model|api) … (unavailable|not available|unreachable|experienced an error|had an error|is down)",
+            "(server|service|upstream|backend|provider|gateway) … failed",
             "(service|temporarily|currently|upstream) unavailable",
             "bad gateway",
             "(gateway|origin|proxy) (time out|timeout|timed out|read timeout|error)",
@@ -1185,6 +1391,11 @@ pub(super) const RULES: &[Rule] = &[
             "at capacity",
         ],
         status: Statuses::NotRefused,
+        matches: &[
+            "An internal error has occurred. Please retry.",
+            "The upstream is unavailable",
+        ],
+        misses: &["400 invalid_request_error: field server_error is not allowed"],
         ..RULE
     },
     // ---- 6: general codes
@@ -1195,16 +1406,20 @@ pub(super) const RULES: &[Rule] = &[
             "(request|operation|stream|call|generation|run|task|turn) (was |has been |is |)(aborted|cancelled|canceled|interrupted)",
             "(subagent|agent|sub agent) (was |)(aborted|cancelled|canceled|interrupted)",
             "context canceled",
-            "abort error",
+            "(abort error|abort err)",
             "(exception|error): (canceled|cancelled|aborted)$",
             "^(aborted|cancelled|canceled|interrupted)$",
         ],
+        matches: &["Request was aborted."],
+        misses: &["Connection aborted."],
         ..RULE
     },
     Rule {
         id: "access-terminated",
         class: OtherFatal,
         any: &["access terminated"],
+        matches: &["403 access_terminated_error"],
+        misses: &["connection terminated"],
         ..RULE
     },
     Rule {
@@ -1214,44 +1429,192 @@ pub(super) const RULES: &[Rule] = &[
             "(invalid request error|invalid request|bad request error|invalid argument|failed precondition|validation exception|unprocessable entity|invalid params|invalid parameter|bad request|not found error|unsupported parameter|invalid prompt|model not found|1210|1211|1212|1213|1214|1215)",
         ],
         unless: &["rate limit*", "try again later", "(please retry)"],
+        matches: &["{\"type\":\"invalid_request_error\",\"message\":\"no\"}"],
+        misses: &["{\"type\":\"api_error\",\"message\":\"no\"}"],
         ..RULE
     },
     // ---- 7: the status
-    Rule { id: "status-529", class: Overloaded, status: Statuses::Only(&[529]), ..RULE },
-    Rule { id: "status-429", class: RateLimit, status: Statuses::Only(&[429]), ..RULE },
-    Rule { id: "status-401", class: Auth, status: Statuses::Only(&[401, 407]), ..RULE },
-    Rule { id: "status-402", class: Billing, status: Statuses::Only(&[402]), ..RULE },
-    Rule { id: "status-403", class: Auth, status: Statuses::Only(&[403]), ..RULE },
-    Rule { id: "status-408", class: Network, status: Statuses::Only(&[408]), ..RULE },
-    Rule { id: "status-409", class: ServerError, status: Statuses::Only(&[409, 425]), ..RULE },
-    Rule { id: "status-legal", class: ContentFilter, status: Statuses::Only(&[451]), ..RULE },
-    Rule { id: "status-499", class: Aborted, status: Statuses::Only(&[499]), ..RULE },
-    Rule { id: "status-permanent", class: OtherFatal, status: Statuses::Only(&[501, 505, 507, 511]), ..RULE },
-    Rule { id: "status-4xx", class: InvalidRequest, status: Statuses::Range(400, 499), ..RULE },
-    Rule { id: "status-5xx", class: ServerError, status: Statuses::Range(500, 599), ..RULE },
+    Rule {
+        id: "status-529",
+        class: Overloaded,
+        status: Statuses::Only(&[529]),
+        matches: &["HTTP 529"],
+        misses: &["HTTP 503"],
+        ..RULE
+    },
+    Rule {
+        id: "status-429",
+        class: RateLimit,
+        status: Statuses::Only(&[429]),
+        matches: &["HTTP 429"],
+        misses: &["page 429 of 500"],
+        ..RULE
+    },
+    Rule {
+        id: "status-401",
+        class: Auth,
+        status: Statuses::Only(&[401, 407]),
+        matches: &["HTTP 401"],
+        misses: &["HTTP 403"],
+        ..RULE
+    },
+    Rule {
+        id: "status-402",
+        class: Billing,
+        status: Statuses::Only(&[402]),
+        matches: &["HTTP 402"],
+        misses: &["HTTP 401"],
+        ..RULE
+    },
+    Rule {
+        id: "status-403",
+        class: Auth,
+        status: Statuses::Only(&[403]),
+        matches: &["HTTP 403"],
+        misses: &["HTTP 401"],
+        ..RULE
+    },
+    Rule {
+        id: "status-408",
+        class: Network,
+        status: Statuses::Only(&[408]),
+        matches: &["HTTP 408"],
+        misses: &["HTTP 409"],
+        ..RULE
+    },
+    Rule {
+        id: "status-409",
+        class: ServerError,
+        status: Statuses::Only(&[409, 425]),
+        matches: &["HTTP 409"],
+        misses: &["HTTP 408"],
+        ..RULE
+    },
+    Rule {
+        id: "status-legal",
+        class: ContentFilter,
+        status: Statuses::Only(&[451]),
+        matches: &["HTTP 451"],
+        misses: &["HTTP 450"],
+        ..RULE
+    },
+    Rule {
+        id: "status-499",
+        class: Aborted,
+        status: Statuses::Only(&[499]),
+        matches: &["HTTP 499"],
+        misses: &["HTTP 498"],
+        ..RULE
+    },
+    Rule {
+        id: "status-permanent",
+        class: OtherFatal,
+        status: Statuses::Only(&[501, 505, 507, 511]),
+        matches: &["HTTP 507"],
+        misses: &["HTTP 506"],
+        ..RULE
+    },
+    Rule {
+        id: "status-4xx",
+        class: InvalidRequest,
+        status: Statuses::Range(400, 499),
+        matches: &["HTTP 422"],
+        misses: &["HTTP 522"],
+        ..RULE
+    },
+    Rule {
+        id: "status-5xx",
+        class: ServerError,
+        status: Statuses::Range(500, 599),
+        matches: &["HTTP 520"],
+        misses: &["HTTP 420"],
+        ..RULE
+    },
     // ---- 8: words that alone say little
     Rule {
         id: "opaque",
         class: ServerError,
-        any: &["(provider|upstream|backend|model provider) (nim |)returned (an |)error", "upstream error"],
+        any: &[
+            "(provider|upstream|backend|model provider) (nim |)returned (an |)error",
+            "upstream error",
+        ],
+        matches: &["Provider returned error"],
+        misses: &["429 Provider returned error"],
         ..RULE
     },
     Rule {
         id: "weak-auth",
         class: Auth,
         any: &["(unauthorized|unauthorised|forbidden|authentication|unauthenticated)"],
+        matches: &["forbidden"],
+        misses: &["429 forbidden"],
         ..RULE
     },
     Rule {
         id: "weak-invalid",
         class: InvalidRequest,
-        any: &["(not found|invalid|unsupported|bad request|malformed|not supported|does not exist)"],
+        any: &[
+            "(not found|invalid|unsupported|bad request|malformed|not supported|does not exist)",
+        ],
+        matches: &["the file was not found"],
+        misses: &["500 not found"],
         ..RULE
     },
     Rule {
         id: "weak-rate",
         class: RateLimit,
         any: &["(quota|exhausted)"],
+        matches: &["quota"],
+        misses: &["500 quota"],
         ..RULE
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::RULES;
+    use crate::classify::{Classifier, ErrorFacts};
+    use crate::time::UnixMillis;
+
+    /// CL7, CL8: each rule decides its samples (so that without it they fail) and not its look-alikes.
+    #[test]
+    fn every_rule_claims_what_it_says() {
+        let classifier = Classifier::shared();
+        let mut wrong = Vec::new();
+        for rule in RULES {
+            assert!(
+                !rule.matches.is_empty() && !rule.misses.is_empty(),
+                "`{}` has no samples",
+                rule.id
+            );
+            for sample in rule.matches {
+                let verdict = classifier.classify(sample, &ErrorFacts::new(), UnixMillis(0));
+                if verdict.rule.as_str() != rule.id {
+                    wrong.push(format!(
+                        "`{}` does not decide {sample:?}; `{}` does",
+                        rule.id, verdict.rule
+                    ));
+                }
+            }
+            for sample in rule.misses {
+                let verdict = classifier.classify(sample, &ErrorFacts::new(), UnixMillis(0));
+                if verdict.rule.as_str() == rule.id {
+                    wrong.push(format!("`{}` decides {sample:?}", rule.id));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// Names are told apart.
+    #[test]
+    fn names_of_rules_are_unique() {
+        for (at, rule) in RULES.iter().enumerate() {
+            assert!(
+                RULES[..at].iter().all(|other| other.id != rule.id),
+                "`{}` stands twice",
+                rule.id
+            );
+        }
+    }
+}

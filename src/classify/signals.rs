@@ -236,7 +236,8 @@ struct Writer<'b> {
 
 impl Writer<'_> {
     fn push(&mut self, byte: u8, at: usize) {
-        if let (Some(text), Some(back)) = (self.text.get_mut(self.len), self.back.get_mut(self.len)) {
+        if let (Some(text), Some(back)) = (self.text.get_mut(self.len), self.back.get_mut(self.len))
+        {
             *text = byte;
             *back = at as u16;
             self.len += 1;
@@ -298,20 +299,69 @@ enum KeyRole {
 impl KeyRole {
     fn of(key: &[u8]) -> Self {
         match key {
-            b"message" | b"msg" | b"error" | b"err" | b"errors" | b"detail" | b"details"
-            | b"description" | b"errormessage" | b"errormsg" | b"errmsg" | b"errordescription"
-            | b"errordetail" | b"displaymessage" | b"usermessage" | b"title" | b"raw"
-            | b"grpcmessage" | b"body" | b"cause" | b"statustext" | b"statusmessage"
-            | b"lasterror" | b"upstreamerror" | b"blockreasonmessage" | b"response" | b"responsebody"
-            | b"data" | b"reasonphrase" | b"statusmsg" | b"finalerror" | b"errorstring" => {
-                Self::Message
-            }
-            b"code" | b"type" | b"status" | b"reason" | b"errortype" | b"errorcode" | b"name"
-            | b"kind" | b"finishreason" | b"stopreason" | b"exceptiontype" | b"blockreason"
-            | b"statuscode" | b"httpcode" | b"httpstatus" | b"httpstatuscode" | b"rawstatuscode"
-            | b"grpcstatus" | b"errno" | b"errtype" | b"providererrorcode" | b"quotaid"
-            | b"quotametric" | b"limittype" | b"xamznerrortype" | b"error_type" | b"nativefinishreason"
-            | b"category" | b"subtype" | b"errorname" | b"statusname" => Self::Code,
+            b"message"
+            | b"msg"
+            | b"error"
+            | b"err"
+            | b"errors"
+            | b"detail"
+            | b"details"
+            | b"description"
+            | b"errormessage"
+            | b"errormsg"
+            | b"errmsg"
+            | b"errordescription"
+            | b"errordetail"
+            | b"displaymessage"
+            | b"usermessage"
+            | b"title"
+            | b"raw"
+            | b"grpcmessage"
+            | b"body"
+            | b"cause"
+            | b"statustext"
+            | b"statusmessage"
+            | b"lasterror"
+            | b"upstreamerror"
+            | b"blockreasonmessage"
+            | b"response"
+            | b"responsebody"
+            | b"data"
+            | b"reasonphrase"
+            | b"statusmsg"
+            | b"finalerror"
+            | b"errorstring" => Self::Message,
+            b"code"
+            | b"type"
+            | b"status"
+            | b"reason"
+            | b"errortype"
+            | b"errorcode"
+            | b"name"
+            | b"kind"
+            | b"finishreason"
+            | b"stopreason"
+            | b"exceptiontype"
+            | b"blockreason"
+            | b"statuscode"
+            | b"httpcode"
+            | b"httpstatus"
+            | b"httpstatuscode"
+            | b"rawstatuscode"
+            | b"grpcstatus"
+            | b"errno"
+            | b"errtype"
+            | b"providererrorcode"
+            | b"quotaid"
+            | b"quotametric"
+            | b"limittype"
+            | b"xamznerrortype"
+            | b"error_type"
+            | b"nativefinishreason"
+            | b"category"
+            | b"subtype"
+            | b"errorname"
+            | b"statusname" => Self::Code,
             b"input" | b"inputs" | b"request" | b"requestbody" | b"arguments" | b"args"
             | b"content" | b"contents" | b"prompt" | b"tools" | b"messages" | b"flaggedinput"
             | b"failedgeneration" | b"callstack" | b"stack" | b"stacktrace" | b"traceback"
@@ -664,14 +714,13 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             Some(b'{' | b'[')
         );
         match role {
-            Some(KeyRole::Echo) => self.skip_to(after),
-            Some(KeyRole::Unknown) if !is_structure => self.skip_to(after),
+            Some(KeyRole::Echo | KeyRole::Unknown) => self.skip_to(after),
             Some(KeyRole::Code) if !self.keep_codes => self.skip_to(after),
             Some(KeyRole::Code) => {
                 self.status_value(inside, text_end);
                 self.enter(inside, text_end, after, Origin::Code, false);
             }
-            Some(KeyRole::Message | KeyRole::Unknown) => {
+            Some(KeyRole::Message) => {
                 self.enter(inside, text_end, after, Origin::Message, is_structure);
             }
             None if !is_structure && self.is_echo(quote, text) => {
@@ -750,14 +799,35 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let is_name = !text.iter().any(u8::is_ascii_whitespace);
         if is_name {
             // A single quoted word that is the whole text is the text, and one called a code is one.
-            let is_code = matches!(last_word, b"code" | b"type" | b"reason" | b"status" | b"error");
+            let is_code = matches!(
+                last_word,
+                b"code" | b"type" | b"reason" | b"status" | b"error"
+            );
             return !text.is_empty() && self.out.len > 0 && !is_code;
         }
         if matches!(
             last_word,
-            b"value" | b"values" | b"got" | b"input" | b"received" | b"parameter" | b"field" | b"name"
-                | b"property" | b"enum" | b"entry" | b"listed" | b"excerpt" | b"content" | b"text" | b"prompt"
-                | b"query" | b"title" | b"question" | b"found" | b"snippet"
+            b"value"
+                | b"values"
+                | b"got"
+                | b"input"
+                | b"received"
+                | b"parameter"
+                | b"field"
+                | b"name"
+                | b"property"
+                | b"enum"
+                | b"entry"
+                | b"listed"
+                | b"excerpt"
+                | b"content"
+                | b"text"
+                | b"prompt"
+                | b"query"
+                | b"title"
+                | b"question"
+                | b"found"
+                | b"snippet"
         ) {
             return true;
         }
@@ -772,8 +842,20 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             && !follows_status
             && !matches!(
                 last_word,
-                b"limit" | b"metric" | b"quota" | b"error" | b"message" | b"reason" | b"because"
-                    | b"says" | b"said" | b"response" | b"body" | b"with" | b"returned" | b"desc"
+                b"limit"
+                    | b"metric"
+                    | b"quota"
+                    | b"error"
+                    | b"message"
+                    | b"reason"
+                    | b"because"
+                    | b"says"
+                    | b"said"
+                    | b"response"
+                    | b"body"
+                    | b"with"
+                    | b"returned"
+                    | b"desc"
             )
     }
 
@@ -845,11 +927,12 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let origin = match &lower[..len] {
             b"html" if closing => Origin::Prose,
             b"title" | b"h1" | b"h2" if !closing => Origin::Title,
-            b"html" | b"!doctype" | b"head" | b"body" | b"title" | b"h1" | b"h2" | b"h3" | b"h4"
-            | b"p" | b"div" | b"span" | b"center" | b"hr" | b"br" | b"meta" | b"link" | b"script"
-            | b"style" | b"a" | b"b" | b"i" | b"ul" | b"ol" | b"li" | b"table" | b"tr" | b"td"
-            | b"strong" | b"em" | b"pre" | b"code" | b"header" | b"footer" | b"section" | b"img"
-            | b"noscript" | b"form" | b"input" | b"button" | b"svg" | b"path" => Origin::Page,
+            b"html" | b"!doctype" | b"head" | b"body" | b"title" | b"h1" | b"h2" | b"h3"
+            | b"h4" | b"p" | b"div" | b"span" | b"center" | b"hr" | b"br" | b"meta" | b"link"
+            | b"script" | b"style" | b"a" | b"b" | b"i" | b"ul" | b"ol" | b"li" | b"table"
+            | b"tr" | b"td" | b"strong" | b"em" | b"pre" | b"code" | b"header" | b"footer"
+            | b"section" | b"img" | b"noscript" | b"form" | b"input" | b"button" | b"svg"
+            | b"path" => Origin::Page,
             b"!" if rest.starts_with(b"<!--") => Origin::Page,
             _ => {
                 self.plain(b'<');
@@ -871,7 +954,10 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             at += 1;
         }
         // A heading below the first counts as page.
-        let inline = matches!(&lower[..len], b"span" | b"a" | b"b" | b"i" | b"strong" | b"em" | b"br");
+        let inline = matches!(
+            &lower[..len],
+            b"span" | b"a" | b"b" | b"i" | b"strong" | b"em" | b"br"
+        );
         if inline {
             self.out.space(self.base + self.at);
         } else {
@@ -890,8 +976,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         }
         let end = self.name_end(self.at);
         let text = &self.src[self.at..end];
-        let is_path = text.iter().filter(|byte| **byte == b'/').count() >= 2
-            && text.len() > 3;
+        let is_path = text.iter().filter(|byte| **byte == b'/').count() >= 2 && text.len() > 3;
         if is_path {
             self.opaque();
             self.at = end;
@@ -903,14 +988,16 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
     /// Up to the end of something without blanks, quotes and closing brackets.
     fn name_end(&self, from: usize) -> usize {
         let mut at = from;
-        while at < self.src.len()
-            && !matches!(
-                self.src[at],
-                b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b')' | b']' | b'}' | b'>' | b'<' | b','
-                    | b'\\' | 0x80..
-            )
-        {
-            at += 1;
+        while at < self.src.len() {
+            match self.src[at] {
+                b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b')' | b']' | b'}' | b'>'
+                | b'<' | b',' | b'\\' => break,
+                // The marks of Chinese and Japanese, and typographic quotes.
+                0xE3 if self.byte(at + 1) == 0x80 => break,
+                0xEF if self.byte(at + 1) == 0xBC => break,
+                0xE2 if self.byte(at + 1) == 0x80 => break,
+                _ => at += 1,
+            }
         }
         at
     }
@@ -934,8 +1021,16 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let bytes = &self.src[self.at..end];
         match bytes {
             // Blanks, rules of tables and bullets separate words; so does a replacement character.
-            [0xC2, 0xA0 | 0xB7] | [0xE2, 0x80, 0x80..=0x8F | 0x93..=0x94 | 0xA2 | 0xA6 | 0xA8..=0xAF] | [0xE2, 0x88, 0x99]
-            | [0xE2, 0x94..=0x97 | 0x8E, _] | [0xE3, 0x80, 0x80] | [0xEF, 0xBF, 0xBD] => {
+            [0xC2, 0xA0 | 0xB7]
+            | [
+                0xE2,
+                0x80,
+                0x80..=0x8F | 0x93..=0x94 | 0xA2 | 0xA6 | 0xA8..=0xAF,
+            ]
+            | [0xE2, 0x88, 0x99]
+            | [0xE2, 0x94..=0x97 | 0x8E, _]
+            | [0xE3, 0x80, 0x80]
+            | [0xEF, 0xBF, 0xBD] => {
                 self.out.space(self.base + self.at);
             }
             _ if self.echo_above.is_some() => {}
@@ -993,9 +1088,14 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         // A key without quotes, as JavaScript and Rust write it: { code: 'x', message: "y" }
         if starts_with_letter
             && self.depth > 0
-            && self.modes[..self.mode_count].last().is_none_or(|mode| mode.is_structure)
+            && self.modes[..self.mode_count]
+                .last()
+                .is_none_or(|mode| mode.is_structure)
             && self.byte(end) == b':'
-            && matches!(trim_space(&self.out.text[..self.out.len]), [] | [.., b',' | BOUNDARY])
+            && matches!(
+                trim_space(&self.out.text[..self.out.len]),
+                [] | [.., b',' | BOUNDARY]
+            )
         {
             self.key(start, end, end + 1);
             return;
@@ -1010,6 +1110,11 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             self.at = end;
             return;
         }
+        if starts_with_letter && let Some(end) = self.id_end(start) {
+            self.opaque();
+            self.at = end;
+            return;
+        }
         // Only the first run: what it is joined to comes next.
         let word_end = self.word_end(start);
         if starts_with_letter {
@@ -1020,14 +1125,42 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         self.at = word_end;
     }
 
+    /// The end of `request id: abc`, `Request-ID abc`, `trace_id=abc`, if such a thing begins here.
+    fn id_end(&self, start: usize) -> Option<usize> {
+        let rest = &self.src[start..];
+        let word = ["request", "req", "trace", "correlation", "session", "call"]
+            .iter()
+            .find(|word| starts_with_ignoring_case(rest, word.as_bytes()))?;
+        let rest = &rest[word.len()..];
+        let rest = rest
+            .strip_prefix(b" ")
+            .or_else(|| rest.strip_prefix(b"-"))
+            .or_else(|| rest.strip_prefix(b"_"))
+            .unwrap_or(rest);
+        if !starts_with_ignoring_case(rest, b"id") {
+            return None;
+        }
+        let rest = &rest[2..];
+        let marks = rest
+            .iter()
+            .take_while(|byte| matches!(byte, b' ' | b':' | b'=' | b'#'))
+            .count();
+        let value = &rest[marks..];
+        let len = value
+            .iter()
+            .take_while(|byte| {
+                byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':' | b'.')
+            })
+            .count();
+        let has_digit = value[..len].iter().any(u8::is_ascii_digit);
+        (marks > 0 && has_digit).then(|| self.src.len() - value.len() + len)
+    }
+
     /// A URL is echoed, but for the anchor of an error-code page, which is the provider's.
     fn url(&mut self, scheme_end: usize) {
         let end = self.name_end(scheme_end);
         let url = &self.src[scheme_end..end];
-        if let Some(at) = url
-            .windows(11)
-            .position(|window| window == b"error-code#")
-        {
+        if let Some(at) = url.windows(11).position(|window| window == b"error-code#") {
             self.out.space(self.base + self.at);
             let from = scheme_end + at;
             let mut at = from;
@@ -1082,7 +1215,12 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
 
     fn note_status(&mut self, start: usize, end: usize) {
         let digits = &self.src[start..end];
-        if let [hundreds @ b'4'..=b'5', tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = *digits {
+        if let [
+            hundreds @ b'4'..=b'5',
+            tens @ b'0'..=b'9',
+            ones @ b'0'..=b'9',
+        ] = *digits
+        {
             let value = |digit: u8| u16::from(digit - b'0');
             let status = 100 * value(hundreds) + 10 * value(tens) + value(ones);
             self.status = Some((status, self.base + start));
@@ -1102,10 +1240,14 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let next = self.byte(end);
         let after = self.byte(end + 1);
         // Part of something longer: an id, a size, a price, a path, a version, a share, a decimal.
-        if matches!(previous, b'-' | b'_' | b'.' | b'/' | b'$' | b'@' | b'+' | b'*' | b'~')
-            || matches!(next, b'-' | b'_' | b'/' | b'%' | b'@' | b'*')
+        if matches!(
+            previous,
+            b'-' | b'_' | b'.' | b'/' | b'$' | b'@' | b'+' | b'*' | b'~'
+        ) || matches!(next, b'-' | b'_' | b'/' | b'%' | b'@' | b'*')
             || (matches!(next, b'.' | b',' | b':') && after.is_ascii_digit())
-            || (matches!(previous, b',' | b':') && start >= 2 && self.src[start - 2].is_ascii_digit())
+            || (matches!(previous, b',' | b':')
+                && start >= 2
+                && self.src[start - 2].is_ascii_digit())
         {
             return false;
         }
@@ -1153,9 +1295,13 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
     fn counts_things(&self, end: usize) -> bool {
         let rest = &self.src[end..];
         let rest = rest.strip_prefix(b" ").unwrap_or(rest);
-        ["token", "char", "byte", "second", "ms", "minute", "request", "image", "message", "kb", "mb", "gb", "pixel", "item", "times", "retries", "attempt", "word", "line", "day", "hour", "credit", "usd"]
-            .iter()
-            .any(|unit| starts_with_ignoring_case(rest, unit.as_bytes()))
+        [
+            "token", "char", "byte", "second", "ms", "minute", "request", "image", "message", "kb",
+            "mb", "gb", "pixel", "item", "times", "retries", "attempt", "word", "line", "day",
+            "hour", "credit", "usd",
+        ]
+        .iter()
+        .any(|unit| starts_with_ignoring_case(rest, unit.as_bytes()))
     }
 
     /// `NNN Reason-Phrase`.
@@ -1165,12 +1311,30 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             return false;
         };
         [
-            "bad request", "unauthorized", "payment required", "forbidden", "not found",
-            "method not allowed", "request timeout", "conflict", "payload too large",
-            "content too large", "request entity too large", "unprocessable", "too many requests",
-            "internal server error", "not implemented", "bad gateway", "service unavailable",
-            "service temporarily unavailable", "gateway time", "unsupported media", "gone",
-            "status code", "site is overloaded", "precondition",
+            "bad request",
+            "unauthorized",
+            "payment required",
+            "forbidden",
+            "not found",
+            "method not allowed",
+            "request timeout",
+            "conflict",
+            "payload too large",
+            "content too large",
+            "request entity too large",
+            "unprocessable",
+            "too many requests",
+            "internal server error",
+            "not implemented",
+            "bad gateway",
+            "service unavailable",
+            "service temporarily unavailable",
+            "gateway time",
+            "unsupported media",
+            "gone",
+            "status code",
+            "site is overloaded",
+            "precondition",
         ]
         .iter()
         .any(|reason| starts_with_ignoring_case(rest, reason.as_bytes()))
@@ -1185,7 +1349,22 @@ fn trim_space(text: &[u8]) -> &[u8] {
 fn trim_marks(text: &[u8]) -> &[u8] {
     let end = text
         .iter()
-        .rposition(|byte| !matches!(*byte, b' ' | b':' | b'=' | b'(' | b'[' | b'<' | b'#' | b'|' | b'{' | b'"' | b'\'' | BOUNDARY))
+        .rposition(|byte| {
+            !matches!(
+                *byte,
+                b' ' | b':'
+                    | b'='
+                    | b'('
+                    | b'['
+                    | b'<'
+                    | b'#'
+                    | b'|'
+                    | b'{'
+                    | b'"'
+                    | b'\''
+                    | BOUNDARY
+            )
+        })
         .map_or(0, |at| at + 1);
     &text[..end]
 }

@@ -32,9 +32,15 @@ pub(super) enum Step<'m> {
 
 /// A message that has ended, as far as a chain cares.
 pub(super) enum Ended<'m> {
-    Success { ends_run: bool, over_window: bool },
+    Success {
+        ends_run: bool,
+        over_window: bool,
+    },
     Aborted,
-    Error { text: Option<&'m str>, verdict: Verdict },
+    Error {
+        text: Option<&'m str>,
+        verdict: Verdict,
+    },
 }
 
 /// ST1, with what each state must remember.
@@ -169,7 +175,11 @@ impl Chains {
                         class: pending.class,
                         rule: pending.rule,
                     };
-                    let plan = if switched { Plan::Wait(0) } else { pending.plan };
+                    let plan = if switched {
+                        Plan::Wait(0)
+                    } else {
+                        pending.plan
+                    };
                     self.carry_out(plan, attempt, failed, cx, out)
                 }
                 Step::AbortRetry | Step::PromptStarted => {
@@ -233,7 +243,11 @@ impl Chains {
             State::InFlight { attempt, run } => match step {
                 Step::Ended(ended) => self.ended(attempt, ended, cx, out),
                 Step::ContinueFailed { run: failed, error } if failed == run => {
-                    let error = if error.is_empty() { Cow::Borrowed(NO_TEXT) } else { error };
+                    let error = if error.is_empty() {
+                        Cow::Borrowed(NO_TEXT)
+                    } else {
+                        error
+                    };
                     self.failure(attempt, error, EndReason::ContinueFailed, None, cx, out);
                     State::Idle
                 }
@@ -256,7 +270,9 @@ impl Chains {
             },
             State::Draining { run } => match step {
                 // Whatever ends the run ends the draining, without any effect (ST9).
-                Step::Ended(Ended::Success { ends_run: false, .. }) => State::Draining { run },
+                Step::Ended(Ended::Success {
+                    ends_run: false, ..
+                }) => State::Draining { run },
                 Step::Ended(
                     Ended::Success { ends_run: true, .. } | Ended::Aborted | Ended::Error { .. },
                 ) => State::Idle,
@@ -466,7 +482,8 @@ impl Chains {
     /// The bound that a wait of `delay_ms` from now would pass.
     fn deadline_before(&self, delay_ms: u64, cx: Context<'_>) -> Option<(&'static str, u64)> {
         let at = cx.ambient.monotonic.after(delay_ms);
-        let passes = |since: MonotonicMillis, max: Option<u64>| max.filter(|max| at.since(since) > *max);
+        let passes =
+            |since: MonotonicMillis, max: Option<u64>| max.filter(|max| at.since(since) > *max);
         let chain = passes(self.chain_started, cx.settings.max_chain_elapsed_ms());
         let prompt = self
             .prompt_started

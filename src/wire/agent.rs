@@ -3,7 +3,9 @@
 use serde::Deserialize;
 
 use super::describe;
-use crate::message::{AssistantMessage, LossyString, Produced, StopReason, Usage, Wire, lenient_instant};
+use crate::message::{
+    AssistantMessage, LossyString, Produced, StopReason, Usage, Wire, lenient_instant,
+};
 use crate::time::UnixMillis;
 
 /// One line of a stream (`message_end`, `auto_retry_start`, …) or of a history file (`message` entries,
@@ -179,7 +181,9 @@ impl RawLine {
                 will_retry: self.will_retry.unwrap_or(false),
             },
             "compaction" => AgentLine::Compaction { entry },
-            "auto_compaction_start" | "auto_compaction_end" | "compaction_start"
+            "auto_compaction_start"
+            | "auto_compaction_end"
+            | "compaction_start"
             | "compaction_end" => AgentLine::Compaction { entry: None },
             _ => entry.map_or(AgentLine::Other, AgentLine::Entry),
         })
@@ -200,7 +204,9 @@ impl RawMessage {
                     return Err(format!(
                         "unknown stop reason `{}`; expected one of {}",
                         name.0,
-                        StopReason::ALL.map(|reason| format!("`{}`", reason.name())).join(", "),
+                        StopReason::ALL
+                            .map(|reason| format!("`{}`", reason.name()))
+                            .join(", "),
                     ));
                 };
                 AgentMessage::Assistant(Box::new(

@@ -119,7 +119,8 @@ impl Classify {
         let explanation = classifier.explain(&text, &facts, now);
         if self.json {
             let mut out = io::stdout().lock();
-            serde_json::to_writer(&mut out, &Whole::of(&explanation, now)).map_err(io::Error::from)?;
+            serde_json::to_writer(&mut out, &Whole::of(&explanation, now))
+                .map_err(io::Error::from)?;
             writeln!(out)?;
         } else {
             print(&text, &explanation, now)?;
@@ -136,7 +137,8 @@ impl Classify {
 fn read_stdin() -> io::Result<String> {
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes)?;
-    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 /// A verdict as one line of `--batch`.
@@ -221,7 +223,8 @@ fn print(text: &str, explanation: &Explanation, now: UnixMillis) -> io::Result<(
         writeln!(out, "window  {window:?}")?;
     }
     if let Some(overflow) = explanation.details.overflow {
-        let number = |number: Option<u64>| number.map_or("?".to_owned(), |number| number.to_string());
+        let number =
+            |number: Option<u64>| number.map_or("?".to_owned(), |number| number.to_string());
         writeln!(
             out,
             "size    {:?}: {} of at most {}",
@@ -245,7 +248,12 @@ fn print(text: &str, explanation: &Explanation, now: UnixMillis) -> io::Result<(
         writeln!(out, "\nrules that lost")?;
         for lost in &explanation.lost {
             let shown = show::one_line(&lost.why, width.saturating_sub(40));
-            writeln!(out, "  {:<20} {:<15} {dim}{shown}{dim:#}", lost.rule.as_str(), lost.class)?;
+            writeln!(
+                out,
+                "  {:<20} {:<15} {dim}{shown}{dim:#}",
+                lost.rule.as_str(),
+                lost.class
+            )?;
         }
     }
     out.flush()
@@ -293,7 +301,11 @@ fn batch(path: &Path, reader: Box<dyn BufRead>, classifier: &Arc<Classifier>) ->
             Err(error) => {
                 skipped = true;
                 let line = BatchError { id, error };
-                writeln!(out, "{}", serde_json::to_string(&line).map_err(io::Error::from)?)?;
+                writeln!(
+                    out,
+                    "{}",
+                    serde_json::to_string(&line).map_err(io::Error::from)?
+                )?;
             }
         }
         if from_stdin {
@@ -304,5 +316,9 @@ fn batch(path: &Path, reader: Box<dyn BufRead>, classifier: &Arc<Classifier>) ->
     if !any {
         eprintln!("{}: nothing in it", path.display());
     }
-    Ok(if skipped || !any { exit::SKIPPED } else { exit::DONE })
+    Ok(if skipped || !any {
+        exit::SKIPPED
+    } else {
+        exit::DONE
+    })
 }

@@ -79,7 +79,11 @@ pub fn score(
         };
         if let Err(reason) = row.and_then(|row| score.row(number, &row, classifier)) {
             score.malformed += 1;
-            eprintln!("{}:{number}: {}", show::one_line(name, 200), show::one_line(&reason, 300));
+            eprintln!(
+                "{}:{number}: {}",
+                show::one_line(name, 200),
+                show::one_line(&reason, 300)
+            );
         }
         progress.set_position(lines.bytes());
     }
@@ -93,7 +97,11 @@ pub fn score(
     if empty {
         eprintln!("{}: no labelled errors in it", show::one_line(name, 200));
     }
-    Ok(if empty || score.malformed > 0 { exit::SKIPPED } else { exit::DONE })
+    Ok(if empty || score.malformed > 0 {
+        exit::SKIPPED
+    } else {
+        exit::DONE
+    })
 }
 
 /// Unknown reads as other_fatal: both stop.
@@ -133,7 +141,10 @@ impl Score {
         actions.add(action_is_right);
         classes.add(class_is_right);
         let counted_as = if class_is_right { folded(label) } else { got };
-        *self.confusion.entry((folded(label), counted_as)).or_default() += 1;
+        *self
+            .confusion
+            .entry((folded(label), counted_as))
+            .or_default() += 1;
         if !class_is_right || !action_is_right {
             self.misses.push(Miss {
                 line,
@@ -154,7 +165,10 @@ impl Score {
             .by_class
             .iter()
             .map(|(class, (actions, classes))| {
-                (class.name(), serde_json::json!({ "action": actions, "class": classes }))
+                (
+                    class.name(),
+                    serde_json::json!({ "action": actions, "class": classes }),
+                )
             })
             .collect();
         let confusion: Vec<_> = self
@@ -178,19 +192,48 @@ impl Score {
     fn print(&self) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
         let width = show::width();
-        let counted = |count: Count| format!("{:>4} of {:<4} {:>6.2} %", count.right, count.all, count.percent());
+        let counted = |count: Count| {
+            format!(
+                "{:>4} of {:<4} {:>6.2} %",
+                count.right,
+                count.all,
+                count.percent()
+            )
+        };
         writeln!(out, "{:<16} {:<22} right by class", "", "right by action")?;
-        writeln!(out, "{:<16} {:<22} {}", "all", counted(self.action), counted(self.class))?;
+        writeln!(
+            out,
+            "{:<16} {:<22} {}",
+            "all",
+            counted(self.action),
+            counted(self.class)
+        )?;
         for (class, (actions, classes)) in &self.by_class {
-            writeln!(out, "{class:<16} {:<22} {}", counted(*actions), counted(*classes))?;
+            writeln!(
+                out,
+                "{class:<16} {:<22} {}",
+                counted(*actions),
+                counted(*classes)
+            )?;
         }
-        let wrong: Vec<_> = self.confusion.iter().filter(|((label, got), _)| label != got).collect();
+        let wrong: Vec<_> = self
+            .confusion
+            .iter()
+            .filter(|((label, got), _)| label != got)
+            .collect();
         if !wrong.is_empty() {
-            writeln!(out, "\ntaken for something else (rows: label, columns: verdict)")?;
+            writeln!(
+                out,
+                "\ntaken for something else (rows: label, columns: verdict)"
+            )?;
             self.matrix(&mut out)?;
         }
         for miss in &self.misses {
-            let action = if miss.action_is_right { "" } else { ", and the action is wrong" };
+            let action = if miss.action_is_right {
+                ""
+            } else {
+                ", and the action is wrong"
+            };
             writeln!(
                 out,
                 "\nline {} {}: {} taken for {} by `{}`{action}",
@@ -201,9 +244,17 @@ impl Score {
                 miss.rule,
             )?;
             if let Some(words) = &miss.words {
-                writeln!(out, "  decided by  {}", show::one_line(words, width.saturating_sub(14)))?;
+                writeln!(
+                    out,
+                    "  decided by  {}",
+                    show::one_line(words, width.saturating_sub(14))
+                )?;
             }
-            writeln!(out, "  {}", show::one_line(&miss.message, width.saturating_sub(2)))?;
+            writeln!(
+                out,
+                "  {}",
+                show::one_line(&miss.message, width.saturating_sub(2))
+            )?;
         }
         out.flush()
     }
@@ -211,7 +262,11 @@ impl Score {
     fn matrix(&self, out: &mut impl Write) -> io::Result<()> {
         let classes: Vec<ErrorClass> = ErrorClass::ALL
             .into_iter()
-            .filter(|class| self.confusion.keys().any(|(label, got)| label == class || got == class))
+            .filter(|class| {
+                self.confusion
+                    .keys()
+                    .any(|(label, got)| label == class || got == class)
+            })
             .collect();
         write!(out, "{:<16}", "")?;
         for class in &classes {
@@ -239,5 +294,7 @@ fn short(class: ErrorClass) -> &'static str {
 }
 
 fn words(message: &str, verdict: &Verdict) -> Option<String> {
-    verdict.span.map(|span| message[span.start..span.end].to_owned())
+    verdict
+        .span
+        .map(|span| message[span.start..span.end].to_owned())
 }

@@ -64,7 +64,9 @@ impl Replay {
         let settings = self.settings.patches()?;
         let classifier = self.rules.classifier()?;
         if self.leaf.is_some() && self.files.iter().any(|file| is_stdin(file)) {
-            return Err(Failure::usage("--leaf needs a file: standard input cannot be read twice"));
+            return Err(Failure::usage(
+                "--leaf needs a file: standard input cannot be read twice",
+            ));
         }
         let mut report: Box<dyn Report> = if self.json {
             Box::new(Json::new())
@@ -79,20 +81,26 @@ impl Replay {
                 None => Ok(None),
                 Some(leaf) => Branch::to(leaf, open(file), self.max_line).map(Some),
             };
-            let mut run = Run::new(&name, &classifier, &settings, self.context_window.unwrap_or(0));
-            let summary = match branch.and_then(|branch| self.one(file, branch, &mut run, &mut *report)) {
-                Ok(summary) => summary,
-                Err(Stop::Output(error)) => return Err(error.into()),
-                Err(Stop::Input(error)) => {
-                    skipped = true;
-                    report.record(&Record::Unreadable {
-                        file: &name,
-                        reason: error.to_string(),
-                    })?;
-                    // What was read before it broke still counts.
-                    run.into_summary()
-                }
-            };
+            let mut run = Run::new(
+                &name,
+                &classifier,
+                &settings,
+                self.context_window.unwrap_or(0),
+            );
+            let summary =
+                match branch.and_then(|branch| self.one(file, branch, &mut run, &mut *report)) {
+                    Ok(summary) => summary,
+                    Err(Stop::Output(error)) => return Err(error.into()),
+                    Err(Stop::Input(error)) => {
+                        skipped = true;
+                        report.record(&Record::Unreadable {
+                            file: &name,
+                            reason: error.to_string(),
+                        })?;
+                        // What was read before it broke still counts.
+                        run.into_summary()
+                    }
+                };
             skipped |= summary.malformed > 0 || summary.messages == 0;
             total.add(&summary);
         }
@@ -130,7 +138,9 @@ impl Replay {
                     run.line(number, line, report).map_err(Stop::Output)?;
                 }
                 Ok(_) => {}
-                Err(reason) => run.malformed(number, &reason, report).map_err(Stop::Output)?,
+                Err(reason) => run
+                    .malformed(number, &reason, report)
+                    .map_err(Stop::Output)?,
             }
             if number % 1024 == 0 {
                 progress.set_position(lines.bytes());
@@ -161,7 +171,8 @@ fn progress(size: Option<u64>) -> ProgressBar {
     match size {
         Some(size) if size >= WORTH_IT && io::stderr().is_terminal() => {
             let bar = ProgressBar::new(size);
-            if let Ok(style) = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {eta}") {
+            if let Ok(style) = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {eta}")
+            {
                 bar.set_style(style);
             }
             bar

@@ -29,7 +29,8 @@ pub struct Row {
 
 /// Reads a row.
 pub fn parse(line: &[u8]) -> Result<Row, String> {
-    serde_json::from_slice(line).map_err(|error| error.to_string().replace(" line 1 column", " column"))
+    serde_json::from_slice(line)
+        .map_err(|error| error.to_string().replace(" line 1 column", " column"))
 }
 
 impl Row {
@@ -63,7 +64,9 @@ impl Row {
             .filter(|class| !class.is_null())
             .chain(also)
             .map(|label| {
-                let name = label.as_str().ok_or_else(|| format!("a class that is {}", kind(label)))?;
+                let name = label
+                    .as_str()
+                    .ok_or_else(|| format!("a class that is {}", kind(label)))?;
                 ErrorClass::ALL
                     .into_iter()
                     .find(|class| class.name() == name)
@@ -113,7 +116,10 @@ fn headers(value: &Value) -> Result<Vec<(&str, String)>, String> {
     let text = |name: &str, value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
         Value::Number(number) => Ok(number.to_string()),
-        other => Err(format!("`headers`: the value of `{name}` is {}", kind(other))),
+        other => Err(format!(
+            "`headers`: the value of `{name}` is {}",
+            kind(other)
+        )),
     };
     let mut headers = Vec::new();
     match value {
@@ -134,7 +140,9 @@ fn headers(value: &Value) -> Result<Vec<(&str, String)>, String> {
         Value::Array(pairs) => {
             for pair in pairs {
                 match pair.as_array().map(Vec::as_slice) {
-                    Some([Value::String(name), value]) => headers.push((name.as_str(), text(name, value)?)),
+                    Some([Value::String(name), value]) => {
+                        headers.push((name.as_str(), text(name, value)?))
+                    }
                     _ => return Err("`headers`: expected pairs of name and value".to_owned()),
                 }
             }

@@ -25,9 +25,12 @@ impl RulesArgs {
         let mut files = Vec::new();
         for path in &self.rules {
             let name = path.display().to_string();
-            let text = std::fs::read_to_string(path).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
             files.push(RuleFile::parse(&name, &text).map_err(Failure::usage)?);
         }
-        Ok(Arc::new(Classifier::with_rules(&files).map_err(Failure::usage)?))
+        Ok(Arc::new(
+            Classifier::with_rules(&files).map_err(Failure::usage)?,
+        ))
     }
 }

@@ -49,7 +49,10 @@ pub fn masked(text: &str) -> String {
             r"|(?P<jwt>\beyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9._-]+",
             r"|[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+\.[A-Za-z0-9.-]+",
         );
-        #[expect(clippy::expect_used, reason = "a constant, compiled by every test of this module")]
+        #[expect(
+            clippy::expect_used,
+            reason = "a constant, compiled by every test of this module"
+        )]
         Regex::new(pattern).expect("the pattern of secrets")
     });
     SECRETS
@@ -84,7 +87,9 @@ pub fn cut(text: &str, columns: usize) -> String {
 /// The line of `text` in which `span` begins, and a line that underlines the span.
 pub fn underlined(text: &str, span: Span, columns: usize) -> (String, String) {
     let start = text[..span.start].rfind('\n').map_or(0, |at| at + 1);
-    let end = text[span.start..].find('\n').map_or(text.len(), |at| at + span.start);
+    let end = text[span.start..]
+        .find('\n')
+        .map_or(text.len(), |at| at + span.start);
     let stop = span.end.min(end);
     let shown = |piece: &str| masked(&escaped(piece));
     let before = shown(&text[start..span.start]);
@@ -94,7 +99,12 @@ pub fn underlined(text: &str, span: Span, columns: usize) -> (String, String) {
     let room = columns.saturating_sub(inside.width()).max(20);
     let lead = last_columns(&before, room / 2);
     let line = cut(&format!("{lead}{inside}{after}"), columns);
-    let mark = "^".repeat(inside.width().max(1).min(columns.saturating_sub(lead.width()).max(1)));
+    let mark = "^".repeat(
+        inside
+            .width()
+            .max(1)
+            .min(columns.saturating_sub(lead.width()).max(1)),
+    );
     (line, format!("{}{mark}", " ".repeat(lead.width())))
 }
 

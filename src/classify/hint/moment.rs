@@ -54,13 +54,15 @@ impl<'t> Moment<'t> {
                     let len = rest
                         .char_indices()
                         .find(|(_, c)| !c.is_alphanumeric())
-                        .map_or(rest.len(), |(at, c)| at.max(c.len_utf8() * usize::from(at == 0)));
+                        .map_or(rest.len(), |(at, c)| {
+                            at.max(c.len_utf8() * usize::from(at == 0))
+                        });
                     let (word, after) = rest.split_at(len);
                     let small = is_one_of(
                         word,
                         &[
-                            "at", "on", "the", "de", "of", "el", "la", "las", "a", "às", "um", "à", "time",
-                            ")", "]", "·", "∙", "t", "/",
+                            "at", "on", "the", "de", "of", "el", "la", "las", "a", "às", "um", "à",
+                            "time", ")", "]", "·", "∙", "t", "/",
                         ],
                     );
                     idle += 1;
@@ -90,9 +92,15 @@ impl<'t> Moment<'t> {
             return None;
         }
         let (year, rest) = digits(text, 4, 4)?;
-        let separator = rest.chars().next().filter(|c| matches!(c, '-' | '/' | '年' | '.'))?;
+        let separator = rest
+            .chars()
+            .next()
+            .filter(|c| matches!(c, '-' | '/' | '年' | '.'))?;
         let (month, rest) = digits(&rest[separator.len_utf8()..], 1, 2)?;
-        let separator = rest.chars().next().filter(|c| matches!(c, '-' | '/' | '月' | '.'))?;
+        let separator = rest
+            .chars()
+            .next()
+            .filter(|c| matches!(c, '-' | '/' | '月' | '.'))?;
         let (day, rest) = digits(&rest[separator.len_utf8()..], 1, 2)?;
         self.year = Some(i16::try_from(year).ok()?);
         self.month = Some(i8::try_from(month).ok()?);
@@ -161,7 +169,9 @@ impl<'t> Moment<'t> {
             .find_map(|suffix| rest.strip_prefix(suffix))
             .unwrap_or(rest);
         if self.day.is_none() {
-            self.day = i8::try_from(value).ok().filter(|day| (1..=31).contains(day));
+            self.day = i8::try_from(value)
+                .ok()
+                .filter(|day| (1..=31).contains(day));
             self.day?;
         } else if self.month.is_some() && self.year.is_none() {
             // The two digits of `Wednesday, 21-Oct-26`.
@@ -213,7 +223,9 @@ impl<'t> Moment<'t> {
             (-7, &["MST", "PDT"]),
             (-8, &["PST"]),
         ];
-        let (hours, _) = ABBREVIATIONS.iter().find(|(_, names)| is_one_of(name, names))?;
+        let (hours, _) = ABBREVIATIONS
+            .iter()
+            .find(|(_, names)| is_one_of(name, names))?;
         // UTC+8
         if is_one_of(name, &["UTC", "GMT"]) && rest.starts_with(['+', '-']) {
             return self.zone_piece(rest);
@@ -241,7 +253,8 @@ impl<'t> Moment<'t> {
             .any(|day| {
                 let head = word.get(..3).unwrap_or_default();
                 let tail = word.get(word.len().saturating_sub(3)..).unwrap_or_default();
-                head.eq_ignore_ascii_case(day) && (word.len() == 3 || tail.eq_ignore_ascii_case("day"))
+                head.eq_ignore_ascii_case(day)
+                    && (word.len() == 3 || tail.eq_ignore_ascii_case("day"))
             });
         if weekday {
             return Some(rest);
@@ -251,7 +264,11 @@ impl<'t> Moment<'t> {
         } else if is_one_of(word, &["tomorrow"]) {
             self.days_ahead = Some(1);
         } else if is_one_of(word, &["noon", "midnight"]) && self.time.is_none() {
-            let hour = if word.eq_ignore_ascii_case("noon") { 12 } else { 0 };
+            let hour = if word.eq_ignore_ascii_case("noon") {
+                12
+            } else {
+                0
+            };
             self.time = Time::new(hour, 0, 0, 0).ok();
         } else {
             return None;
@@ -268,7 +285,9 @@ impl<'t> Moment<'t> {
         china: bool,
     ) -> Option<UnixMillis> {
         let zone = match (self.zone, host_zone) {
-            (Some(Named::Offset(seconds)), _) => TimeZone::fixed(Offset::from_seconds(seconds).ok()?),
+            (Some(Named::Offset(seconds)), _) => {
+                TimeZone::fixed(Offset::from_seconds(seconds).ok()?)
+            }
             (Some(Named::Iana(name)), _) => TimeZone::get(name).ok()?,
             (None, _) if china => TimeZone::fixed(Offset::constant(8)),
             (None, Some("UTC")) => TimeZone::UTC,
@@ -316,7 +335,11 @@ fn is_one_of(word: &str, names: &[&str]) -> bool {
 
 /// Between `min` and `max` digits that no further digit follows.
 fn digits(text: &str, min: usize, max: usize) -> Option<(u32, &str)> {
-    let len = text.bytes().take(max + 1).take_while(u8::is_ascii_digit).count();
+    let len = text
+        .bytes()
+        .take(max + 1)
+        .take_while(u8::is_ascii_digit)
+        .count();
     if !(min..=max).contains(&len) {
         return None;
     }
@@ -326,30 +349,63 @@ fn digits(text: &str, min: usize, max: usize) -> Option<(u32, &str)> {
 
 /// `am`, `PM`, `p.m.`, with a blank before or not.
 fn half_of_day(text: &str) -> Option<(bool, &str)> {
-    let text = text.strip_prefix([' ', '\u{202f}', '\u{a0}']).unwrap_or(text);
+    let text = text
+        .strip_prefix([' ', '\u{202f}', '\u{a0}'])
+        .unwrap_or(text);
     let is_pm = text.starts_with(['p', 'P']);
-    let rest = [("am", "pm"), ("a.m.", "p.m.")].iter().find_map(|(am, pm)| {
-        let head = text.get(..am.len())?;
-        is_one_of(head, &[am, pm]).then(|| &text[am.len()..])
-    })?;
+    let rest = [("am", "pm"), ("a.m.", "p.m.")]
+        .iter()
+        .find_map(|(am, pm)| {
+            let head = text.get(..am.len())?;
+            is_one_of(head, &[am, pm]).then(|| &text[am.len()..])
+        })?;
     (!rest.starts_with(|c: char| c.is_alphanumeric())).then_some((is_pm, rest))
 }
 
 /// The month by its name in English, Spanish, Portuguese, German or French, whole or short.
 fn month(word: &str) -> Option<i8> {
     const MONTHS: [&[&str]; 12] = [
-        &["jan", "january", "enero", "ene", "janeiro", "januar", "janvier"],
-        &["feb", "february", "febrero", "fev", "fevereiro", "februar", "février"],
+        &[
+            "jan", "january", "enero", "ene", "janeiro", "januar", "janvier",
+        ],
+        &[
+            "feb",
+            "february",
+            "febrero",
+            "fev",
+            "fevereiro",
+            "februar",
+            "février",
+        ],
         &["mar", "march", "marzo", "março", "märz", "mars"],
         &["apr", "april", "abril", "abr", "avril"],
         &["may", "mayo", "maio", "mai"],
         &["jun", "june", "junio", "junho", "juni", "juin"],
         &["jul", "july", "julio", "julho", "juli", "juillet"],
         &["aug", "august", "agosto", "ago", "août"],
-        &["sep", "sept", "september", "septiembre", "setembro", "set", "septembre"],
-        &["oct", "october", "octubre", "outubro", "out", "oktober", "okt", "octobre"],
+        &[
+            "sep",
+            "sept",
+            "september",
+            "septiembre",
+            "setembro",
+            "set",
+            "septembre",
+        ],
+        &[
+            "oct", "october", "octubre", "outubro", "out", "oktober", "okt", "octobre",
+        ],
         &["nov", "november", "noviembre", "novembro", "novembre"],
-        &["dec", "december", "diciembre", "dic", "dezembro", "dez", "dezember", "décembre"],
+        &[
+            "dec",
+            "december",
+            "diciembre",
+            "dic",
+            "dezembro",
+            "dez",
+            "dezember",
+            "décembre",
+        ],
     ];
     let at = MONTHS.iter().position(|names| is_one_of(word, names))?;
     i8::try_from(at + 1).ok()

@@ -34,11 +34,15 @@ fn number(text: &str) -> Option<(Decimal, &str)> {
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'0'..=b'9' => {
-                whole = whole.saturating_mul(10).saturating_add(u64::from(byte - b'0'));
+                whole = whole
+                    .saturating_mul(10)
+                    .saturating_add(u64::from(byte - b'0'));
             }
             // 1,500: a comma between thousands.
             b',' if at > 0
-                && bytes.get(at + 1..at + 4).is_some_and(|next| next.iter().all(u8::is_ascii_digit))
+                && bytes
+                    .get(at + 1..at + 4)
+                    .is_some_and(|next| next.iter().all(u8::is_ascii_digit))
                 && !bytes.get(at + 4).is_some_and(u8::is_ascii_digit) => {}
             _ => break,
         }
@@ -116,7 +120,8 @@ fn part(text: &str) -> Option<(Decimal, u64, &str)> {
         // "a minute", "an hour", "one hour"
         None => ["a ", "an ", "one "].iter().find_map(|word| {
             let head = text.get(..word.len())?;
-            head.eq_ignore_ascii_case(word).then(|| (one, &text[word.len()..]))
+            head.eq_ignore_ascii_case(word)
+                .then(|| (one, &text[word.len()..]))
         })?,
     };
     let rest = rest.trim_start_matches([' ', '\t', '\n', '\u{a0}', '-']);
@@ -125,37 +130,98 @@ fn part(text: &str) -> Option<(Decimal, u64, &str)> {
         .unwrap_or(rest.len());
     let (word, after) = rest.split_at(len);
     let (unit, used) = unit(word)?;
-    Some((value, unit, if used == word.len() { after } else { &rest[used..] }))
+    Some((
+        value,
+        unit,
+        if used == word.len() {
+            after
+        } else {
+            &rest[used..]
+        },
+    ))
 }
 
 /// The unit that `word` is, in milliseconds, and how much of the word that is: in Chinese the next word
 /// follows without a space.
 fn unit(word: &str) -> Option<(u64, usize)> {
     const UNITS: &[(u64, &[&str])] = &[
-        (1, &["ms", "msec", "msecs", "millisecond", "milliseconds", "millis", "毫秒"]),
+        (
+            1,
+            &[
+                "ms",
+                "msec",
+                "msecs",
+                "millisecond",
+                "milliseconds",
+                "millis",
+                "毫秒",
+            ],
+        ),
         (
             SECOND,
             &[
-                "s", "sec", "secs", "second", "seconds", "segundo", "segundos", "seconde", "secondes",
-                "sekunde", "sekunden", "секунд", "секунды",
+                "s",
+                "sec",
+                "secs",
+                "second",
+                "seconds",
+                "segundo",
+                "segundos",
+                "seconde",
+                "secondes",
+                "sekunde",
+                "sekunden",
+                "секунд",
+                "секунды",
             ],
         ),
         (
             MINUTE,
-            &["m", "min", "mins", "minute", "minutes", "minuto", "minutos", "minuten", "минут", "минуты"],
+            &[
+                "m",
+                "min",
+                "mins",
+                "minute",
+                "minutes",
+                "minuto",
+                "minutos",
+                "minuten",
+                "минут",
+                "минуты",
+            ],
         ),
         (
             HOUR,
             &[
-                "h", "hr", "hrs", "hour", "hours", "hora", "horas", "heure", "heures", "stunde", "stunden",
-                "часов", "часа",
+                "h",
+                "hr",
+                "hrs",
+                "hour",
+                "hours",
+                "hora",
+                "horas",
+                "heure",
+                "heures",
+                "stunde",
+                "stunden",
+                "часов",
+                "часа",
             ],
         ),
         (
             DAY,
-            &["d", "day", "days", "día", "días", "dia", "dias", "jour", "jours", "tag", "tage", "tagen", "дней"],
+            &[
+                "d", "day", "days", "día", "días", "dia", "dias", "jour", "jours", "tag", "tage",
+                "tagen", "дней",
+            ],
         ),
-        (WEEK, &["w", "wk", "wks", "week", "weeks", "semana", "semanas", "semaine", "woche", "wochen"]),
+        (
+            WEEK,
+            &[
+                "w", "wk", "wks", "week", "weeks", "semana", "semanas", "semaine", "woche",
+                "wochen",
+            ],
+        ),
     ];
     const GLUED: &[(u64, &str)] = &[
         (1, "毫秒"),

@@ -132,7 +132,11 @@ pub struct Json {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 enum JsonRecord<'r> {
     Session {
         file: &'r str,
@@ -313,11 +317,20 @@ impl Human {
     }
 
     /// `line 12  +1.2 s` in front of what happened, or blanks below it.
-    fn told(&mut self, line: u64, now_ms: u64, style: anstyle::Style, text: &str) -> io::Result<()> {
+    fn told(
+        &mut self,
+        line: u64,
+        now_ms: u64,
+        style: anstyle::Style,
+        text: &str,
+    ) -> io::Result<()> {
         let start = *self.start_ms.get_or_insert(now_ms);
         let since = show::duration(now_ms.saturating_sub(start));
         let text = show::cut(text, self.width.saturating_sub(26));
-        writeln!(self.out, "{DIM}{line:>6}  {since:>14}{DIM:#}  {style}{text}{style:#}")
+        writeln!(
+            self.out,
+            "{DIM}{line:>6}  {since:>14}{DIM:#}  {style}{text}{style:#}"
+        )
     }
 }
 
@@ -326,8 +339,14 @@ impl Report for Human {
         match *record {
             Record::Session { file, id, settings } => {
                 self.start_ms = None;
-                writeln!(self.out, "{BOLD}{}{BOLD:#}", show::one_line(file, self.width))?;
-                let id = id.map_or(String::new(), |id| format!("session {}, ", show::one_line(id, 40)));
+                writeln!(
+                    self.out,
+                    "{BOLD}{}{BOLD:#}",
+                    show::one_line(file, self.width)
+                )?;
+                let id = id.map_or(String::new(), |id| {
+                    format!("session {}, ", show::one_line(id, 40))
+                });
                 let policy = if settings.enabled() {
                     format!(
                         "at most {} retries, {} before the first",
@@ -356,12 +375,19 @@ impl Report for Human {
                 effect,
                 ..
             } => match effect {
-                Effect::Emit { event: RetryEvent::Start(start) } => {
+                Effect::Emit {
+                    event: RetryEvent::Start(start),
+                } => {
                     let wait = show::duration(start.delay_ms);
-                    let told = format!("  retry {} of {} in {wait}", start.attempt, start.max_attempts);
+                    let told = format!(
+                        "  retry {} of {} in {wait}",
+                        start.attempt, start.max_attempts
+                    );
                     self.told(line, now_ms, YELLOW, &told)
                 }
-                Effect::Emit { event: RetryEvent::End(end) } => match &end.outcome {
+                Effect::Emit {
+                    event: RetryEvent::End(end),
+                } => match &end.outcome {
                     Outcome::Success => {
                         let told = format!("recovered after {}", retries(end.attempt));
                         self.told(line, now_ms, GREEN, &told)
@@ -382,9 +408,12 @@ impl Report for Human {
                         self.told(line, now_ms, RED, &told)
                     }
                 },
-                Effect::SwitchCredential { .. } => {
-                    self.told(line, now_ms, YELLOW, "  asks for another credential; there is none")
-                }
+                Effect::SwitchCredential { .. } => self.told(
+                    line,
+                    now_ms,
+                    YELLOW,
+                    "  asks for another credential; there is none",
+                ),
                 Effect::CheckCompaction {
                     cause: CompactionCause::Overflow,
                 } => self.told(line, now_ms, YELLOW, "  hands over to compaction"),
@@ -423,7 +452,11 @@ impl Report for Human {
             }
             Record::Unreadable { file, ref reason } => {
                 self.out.flush()?;
-                anstream::eprintln!("{}: {}", show::one_line(file, 300), show::one_line(reason, 300));
+                anstream::eprintln!(
+                    "{}: {}",
+                    show::one_line(file, 300),
+                    show::one_line(reason, 300)
+                );
                 Ok(())
             }
             Record::Empty { file } => {
@@ -457,7 +490,12 @@ impl Report for Human {
         if summary.failures == 0 {
             writeln!(self.out, "failures     0")?;
         } else {
-            writeln!(self.out, "failures     {} ({})", summary.failures, classes.join(", "))?;
+            writeln!(
+                self.out,
+                "failures     {} ({})",
+                summary.failures,
+                classes.join(", ")
+            )?;
         }
         writeln!(
             self.out,
@@ -465,7 +503,12 @@ impl Report for Human {
             summary.retries,
             show::duration(summary.wait_ms)
         )?;
-        writeln!(self.out, "chains       {} ({})", summary.chains + summary.unfinished, summary.outcome())?;
+        writeln!(
+            self.out,
+            "chains       {} ({})",
+            summary.chains + summary.unfinished,
+            summary.outcome()
+        )?;
         writeln!(self.out, "differences  {}", summary.differences)?;
         if summary.malformed > 0 {
             writeln!(self.out, "malformed    {}", summary.malformed)?;

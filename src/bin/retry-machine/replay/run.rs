@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use retry_machine::wire::{AgentLine, AgentMessage, Entry};
 use retry_machine::{
-    Ambient, AssistantMessage, Classifier, Effect, EndReason, Input, Outcome, Phase, RetryEvent, RetryMachine,
-    RetrySettings, SettingsPatch, StopReason, Turn, Verdict,
+    Ambient, AssistantMessage, Classifier, Effect, EndReason, Input, Outcome, Phase, RetryEvent,
+    RetryMachine, RetrySettings, SettingsPatch, StopReason, Turn, Verdict,
 };
 
 use super::report::{Record, Report, Summary};
@@ -69,7 +69,8 @@ impl Run {
         settings: &[SettingsPatch],
         context_window: u64,
     ) -> Self {
-        let mut machine = RetryMachine::with_classifier(RetrySettings::default(), classifier.clone());
+        let mut machine =
+            RetryMachine::with_classifier(RetrySettings::default(), classifier.clone());
         for patch in settings {
             let _ = machine.handle(Input::SettingsChanged(patch.clone()), Ambient::at(0));
         }
@@ -91,7 +92,12 @@ impl Run {
     }
 
     /// Takes one line of the recording.
-    pub fn line(&mut self, number: u64, line: AgentLine, report: &mut dyn Report) -> io::Result<()> {
+    pub fn line(
+        &mut self,
+        number: u64,
+        line: AgentLine,
+        report: &mut dyn Report,
+    ) -> io::Result<()> {
         match line {
             AgentLine::Session { id } => self.session = id,
             AgentLine::Message { entry, message } => match message {
@@ -172,7 +178,12 @@ impl Run {
     }
 
     /// What the recording shows of its settings counts where nothing else was said.
-    fn recorded_settings(&mut self, attempt: u32, max_attempts: Option<u32>, delay_ms: Option<u64>) {
+    fn recorded_settings(
+        &mut self,
+        attempt: u32,
+        max_attempts: Option<u32>,
+        delay_ms: Option<u64>,
+    ) {
         let mut shown = SettingsPatch::builder();
         if let Some(max) = max_attempts {
             self.recorded_max = Some(max);
@@ -188,12 +199,19 @@ impl Run {
         }
         // A value that no settings file could have says nothing.
         if let Ok(patch) = shown.patch() {
-            let _ = self.machine.handle(Input::SettingsChanged(patch), Ambient::at(self.now_ms));
+            let _ = self
+                .machine
+                .handle(Input::SettingsChanged(patch), Ambient::at(self.now_ms));
         }
     }
 
     /// Reports a line that cannot be read.
-    pub fn malformed(&mut self, number: u64, reason: &str, report: &mut dyn Report) -> io::Result<()> {
+    pub fn malformed(
+        &mut self,
+        number: u64,
+        reason: &str,
+        report: &mut dyn Report,
+    ) -> io::Result<()> {
         self.summary.malformed += 1;
         report.record(&Record::Malformed {
             file: &self.file,
@@ -237,7 +255,12 @@ impl Run {
         if pending.in_history && pending.recorded == Recorded::Nothing && !self.given_retries {
             pending.recorded = Recorded::Exhausted;
         }
-        let Pending { line, message, recorded, .. } = pending;
+        let Pending {
+            line,
+            message,
+            recorded,
+            ..
+        } = pending;
         self.arrive(line, &message, report)?;
         let turn = self.turn(&message, None);
         let verdict = self.machine.verdict(&turn, Ambient::at(self.now_ms).wall);
@@ -249,7 +272,11 @@ impl Run {
             text: message.error_text().unwrap_or_default(),
             verdict: &verdict,
         })?;
-        let decided = self.handle(line, self.turn(&message, Some(verdict.clone())).into(), report)?;
+        let decided = self.handle(
+            line,
+            self.turn(&message, Some(verdict.clone())).into(),
+            report,
+        )?;
         let differs = match (recorded, &decided) {
             (Recorded::Retry, Decided::GaveUp(Some(EndReason::Exhausted))) => false,
             (Recorded::Retry, Decided::GaveUp(_)) => true,
@@ -291,7 +318,12 @@ impl Run {
     }
 
     /// Moves the clock to a message's time; a timer that is armed fires first, at its instant.
-    fn arrive(&mut self, line: u64, message: &AssistantMessage, report: &mut dyn Report) -> io::Result<()> {
+    fn arrive(
+        &mut self,
+        line: u64,
+        message: &AssistantMessage,
+        report: &mut dyn Report,
+    ) -> io::Result<()> {
         self.announce(report)?;
         if self.machine.deadline().is_some() {
             self.fire(line, report)?;
@@ -319,17 +351,26 @@ impl Run {
     }
 
     /// One step of the machine; a request for another credential is answered no, at once.
-    fn handle(&mut self, line: u64, input: Input<'_>, report: &mut dyn Report) -> io::Result<Decided> {
+    fn handle(
+        &mut self,
+        line: u64,
+        input: Input<'_>,
+        report: &mut dyn Report,
+    ) -> io::Result<Decided> {
         let mut decided = Decided::GaveUp(None);
         let mut request = None;
         for effect in self.machine.handle(input, Ambient::at(self.now_ms)) {
             match &effect {
-                Effect::Emit { event: RetryEvent::Start(start) } => {
+                Effect::Emit {
+                    event: RetryEvent::Start(start),
+                } => {
                     decided = Decided::Retry;
                     self.summary.retries += 1;
                     self.summary.wait_ms = self.summary.wait_ms.saturating_add(start.delay_ms);
                 }
-                Effect::Emit { event: RetryEvent::End(end) } => {
+                Effect::Emit {
+                    event: RetryEvent::End(end),
+                } => {
                     self.summary.chains += 1;
                     match &end.outcome {
                         Outcome::Success => self.summary.recovered += 1,
@@ -408,7 +449,9 @@ impl Branch {
         while let Some(id) = next {
             let Some(parent) = parents.get(&id) else {
                 if ids.is_empty() {
-                    return Err(Stop::Input(io::Error::other(format!("no entry with the id {leaf}"))));
+                    return Err(Stop::Input(io::Error::other(format!(
+                        "no entry with the id {leaf}"
+                    ))));
                 }
                 break;
             };
