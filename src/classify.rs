@@ -532,6 +532,7 @@ impl Classifier {
                 facts,
                 status: facts.status.or(signals.status.map(|found| found.status)),
                 hint_ms: hint.map(|hint| hint.delay_ms(now)),
+                soon_ms: hint.and_then(DelayHint::span),
                 signals,
                 hits,
                 hint,
@@ -559,6 +560,8 @@ struct Reading<'r> {
     status: Option<u16>,
     hint: Option<DelayHint>,
     hint_ms: Option<u64>,
+    /// The delay, if the server told it as a span: an instant that has passed says nothing of a class.
+    soon_ms: Option<u64>,
 }
 
 /// Why a rule that found its phrase does not decide.
@@ -600,7 +603,7 @@ impl Reading<'_> {
             return Err(Refusal::Status);
         }
         if let Some(max) = rule.max_hint_ms
-            && self.hint_ms.is_none_or(|hint| hint > max)
+            && self.soon_ms.is_none_or(|span| span > max)
         {
             return Err(Refusal::Hint);
         }

@@ -128,13 +128,21 @@ impl InputLine {
     /// # Errors
     /// What is wrong with it, for the one who wrote it.
     pub(crate) fn parse(line: &[u8]) -> Result<Self, String> {
-        let raw: RawLine = serde_json::from_slice(line).map_err(|error| describe(&error))?;
+        let raw: RawLine = object(line)?;
         raw.read()
     }
 
     /// Both clocks are `nowMs`; what the line does not say comes from `defaults`.
     fn ambient(&self, (now_ms, entropy): (u64, u64)) -> Ambient {
         Ambient::at(self.now_ms.unwrap_or(now_ms)).with_entropy(self.entropy.unwrap_or(entropy))
+    }
+}
+
+/// Reads a line that holds one JSON object.
+pub(crate) fn object<'l, T: Deserialize<'l>>(line: &'l [u8]) -> Result<T, String> {
+    match line.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') | None => serde_json::from_slice(line).map_err(|error| describe(&error)),
+        Some(_) => Err("not a JSON object".to_owned()),
     }
 }
 

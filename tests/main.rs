@@ -6,7 +6,13 @@ mod support;
 
 #[cfg(feature = "json")]
 mod classify;
+#[cfg(feature = "cli")]
+mod cli;
+#[cfg(feature = "json")]
+mod delays;
 mod machine;
 mod properties;
+#[cfg(feature = "json")]
+mod settings;
 mod shared;
 mod table;

@@ -93,6 +93,15 @@ impl DelayHint {
         }
     }
 
+    /// The span in milliseconds, if the server told one.
+    #[must_use]
+    pub const fn span(self) -> Option<u64> {
+        match self.value {
+            HintValue::Span(ms) => Some(ms),
+            HintValue::Instant(_) => None,
+        }
+    }
+
     /// The instant, if the server named one.
     #[must_use]
     pub const fn instant(self) -> Option<UnixMillis> {

@@ -670,6 +670,12 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
 
     fn quote(&mut self, quote: Quote) {
         let start = self.at;
+        // A fence of three quotes no name.
+        if quote.kind == b'`' && self.src[start..].starts_with(b"```") {
+            self.out.space(self.base + start);
+            self.at = start + 3;
+            return;
+        }
         let inside = start + quote.len;
         let previous = start
             .checked_sub(1 + quote.escapes)

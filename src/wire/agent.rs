@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::describe;
+use super::object;
 use crate::message::{
     AssistantMessage, LossyString, Produced, StopReason, Usage, Wire, lenient_instant,
 };
@@ -99,7 +99,7 @@ impl AgentLine {
         if let Err(error) = std::str::from_utf8(line) {
             return Err(format!("invalid UTF-8 at byte {}", error.valid_up_to() + 1));
         }
-        let raw: RawLine = serde_json::from_slice(line).map_err(|error| describe(&error))?;
+        let raw: RawLine = object(line)?;
         raw.read()
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::corpus;
 use crate::lines::{Line, Lines, MAX_LINE, is_blank, is_stdin, open};
-use crate::rows::parse;
+use crate::rows::{Row, parse};
 use crate::rules::RulesArgs;
 use crate::step::now_ms;
 use crate::{Failure, Outcome, exit, show};
@@ -272,6 +272,16 @@ struct BatchError<'v> {
     error: String,
 }
 
+fn verdict_line(row: &Row, classifier: &Classifier) -> Result<String, String> {
+    let now = UnixMillis(row.now_ms()?.unwrap_or_else(now_ms));
+    let verdict = classifier.classify(row.message()?, &row.facts()?, now);
+    let line = BatchLine {
+        id: &row.id,
+        verdict: Flat::of(&verdict, now),
+    };
+    serde_json::to_string(&line).map_err(|error| error.to_string())
+}
+
 fn batch(path: &Path, reader: Box<dyn BufRead>, classifier: &Arc<Classifier>) -> Outcome {
     let from_stdin = is_stdin(path);
     let mut lines = Lines::new(reader, MAX_LINE);
@@ -282,20 +292,13 @@ fn batch(path: &Path, reader: Box<dyn BufRead>, classifier: &Arc<Classifier>) ->
         let row = match line {
             Line::Whole(line) if is_blank(line) => continue,
             Line::Whole(line) => parse(line),
-            Line::TooLong => Err(format!("a line of more than {MAX_LINE} bytes")),
+            Line::TooLong => Err((Value::Null, format!("a line of more than {MAX_LINE} bytes"))),
         };
         any = true;
-        let mut id = &Value::Null;
-        let written = row.as_ref().map_err(String::clone).and_then(|row| {
-            id = &row.id;
-            let now = UnixMillis(row.now_ms()?.unwrap_or_else(now_ms));
-            let verdict = classifier.classify(row.message()?, &row.facts()?, now);
-            let line = BatchLine {
-                id,
-                verdict: Flat::of(&verdict, now),
-            };
-            serde_json::to_string(&line).map_err(|error| error.to_string())
-        });
+        let (id, written) = match &row {
+            Ok(row) => (&row.id, verdict_line(row, classifier)),
+            Err((id, error)) => (id, Err(error.clone())),
+        };
         match written {
             Ok(line) => writeln!(out, "{line}")?,
             Err(error) => {

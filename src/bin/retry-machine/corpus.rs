@@ -74,7 +74,7 @@ pub fn score(
         let row = match lines.next_line()? {
             None => break,
             Some(Line::Whole(line)) if is_blank(line) => continue,
-            Some(Line::Whole(line)) => parse(line),
+            Some(Line::Whole(line)) => parse(line).map_err(|(_, error)| error),
             Some(Line::TooLong) => Err(format!("a line of more than {MAX_LINE} bytes")),
         };
         if let Err(reason) = row.and_then(|row| score.row(number, &row, classifier)) {

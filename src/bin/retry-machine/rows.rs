@@ -27,10 +27,21 @@ pub struct Row {
     also: Value,
 }
 
-/// Reads a row.
-pub fn parse(line: &[u8]) -> Result<Row, String> {
-    serde_json::from_slice(line)
-        .map_err(|error| error.to_string().replace(" line 1 column", " column"))
+/// Reads a row; what cannot be read comes back with its id, if that can.
+pub fn parse(line: &[u8]) -> Result<Row, (Value, String)> {
+    #[derive(Deserialize)]
+    struct Id {
+        #[serde(default)]
+        id: Value,
+    }
+
+    if line.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err((Value::Null, "not a JSON object".to_owned()));
+    }
+    serde_json::from_slice(line).map_err(|error| {
+        let id = serde_json::from_slice::<Id>(line).map_or(Value::Null, |row| row.id);
+        (id, error.to_string().replace(" line 1 column", " column"))
+    })
 }
 
 impl Row {
