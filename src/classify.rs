@@ -13,6 +13,7 @@ pub(crate) mod loaded;
 mod pattern;
 mod rules;
 mod signals;
+mod words;
 
 use core::fmt;
 use std::borrow::Cow;
@@ -24,14 +25,15 @@ use crate::time::UnixMillis;
 pub use explain::{
     Details, Explanation, LimitWindow, LostRule, OverflowDetail, OverflowUnit, Signal,
 };
-use hint::HintKind;
+
 pub use hint::{DelayHint, HintSource, HintValue};
 #[cfg(feature = "rules")]
 pub use loaded::{RuleFile, RulesError, RulesErrorKind};
-use pattern::{Compiler, Finder, Found, Hits, Patterns};
-use rules::{RULES, Rule, Statuses, WORDS};
+use pattern::{Compiler, Engine, Findings, Found, Owner, RuleSet};
+use rules::{RULES, Rule, WORDS};
 pub use signals::Origin;
-use signals::{Scratch, Signals, Window};
+use signals::{Signals, WINDOW, Window};
+use words::Token;
 
 /// What kind of error it is (CL7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -343,56 +345,12 @@ impl<'a> ErrorFacts<'a> {
 /// assert_eq!(verdict.class, ErrorClass::InvalidRequest);
 /// ```
 pub struct Classifier {
-    finder: Finder,
+    engine: Engine,
     #[cfg(feature = "rules")]
     loaded: Vec<loaded::LoadedRule>,
-    rules: Vec<CompiledRule>,
-    /// For each literal, the rules that it can begin; the rest follow from the status.
-    by_literal: Vec<RuleSet>,
+    rules: &'static [Rule],
+    /// The rules that the status alone decides.
     by_status: RuleSet,
-    /// For each literal, what hint it announces.
-    hints: Vec<Option<HintKind>>,
-}
-
-#[derive(Debug)]
-struct CompiledRule {
-    id: RuleId,
-    class: ErrorClass,
-    any: Patterns,
-    with: Patterns,
-    unless: Patterns,
-    origins: &'static [Origin],
-    status: Statuses,
-    max_hint_ms: Option<u64>,
-    about: Option<OverflowUnit>,
-}
-
-/// A set of rules by their place in the table.
-#[derive(Clone, Copy, Debug, Default)]
-struct RuleSet([u64; 4]);
-
-impl RuleSet {
-    const CAPACITY: usize = 256;
-
-    fn insert(&mut self, rule: usize) {
-        self.0[rule / 64] |= 1 << (rule % 64);
-    }
-
-    fn add(&mut self, other: Self) {
-        for (word, more) in self.0.iter_mut().zip(other.0) {
-            *word |= more;
-        }
-    }
-
-    fn iter(self) -> impl Iterator<Item = usize> {
-        self.0.into_iter().enumerate().flat_map(|(at, mut word)| {
-            core::iter::from_fn(move || {
-                let bit = word.trailing_zeros() as usize;
-                word &= word.checked_sub(1)?;
-                Some(at * 64 + bit)
-            })
-        })
-    }
 }
 
 impl fmt::Debug for Classifier {
@@ -416,72 +374,52 @@ impl Classifier {
     pub fn built_in() -> Self {
         let compiler = Compiler::default();
         #[cfg(feature = "rules")]
-        let compiled = Self::assemble(RULES, compiler, Vec::new());
+        let assembled = Self::assemble(compiler, Vec::new());
         #[cfg(not(feature = "rules"))]
-        let compiled = Self::assemble(RULES, compiler);
-        match compiled {
+        let assembled = Self::assemble(compiler);
+        match assembled {
             Ok(classifier) => classifier,
-            // The table is part of this crate and a test compiles it.
+            // The table is part of this crate, and every test compiles it.
             Err(why) => unreachable!("built-in rules: {why}"),
         }
     }
 
     fn assemble(
-        table: &'static [Rule],
         mut compiler: Compiler,
         #[cfg(feature = "rules")] loaded: Vec<loaded::LoadedRule>,
     ) -> Result<Self, String> {
-        if table.len() > RuleSet::CAPACITY {
-            return Err(format!("more than {} rules", RuleSet::CAPACITY));
-        }
-        let mut rules = Vec::with_capacity(table.len());
-        for rule in table {
-            let mut patterns = |patterns: &[&'static str]| {
-                compiler
-                    .compile(patterns.iter().copied())
+        let mut by_status = RuleSet::default();
+        for (at, rule) in RULES.iter().enumerate() {
+            let mut add = |patterns: &[&str], owner, origins| {
+                patterns
+                    .iter()
+                    .try_for_each(|pattern| compiler.add(pattern, owner, origins))
                     .map_err(|why| format!("rule `{}`: {why}", rule.id))
             };
-            rules.push(CompiledRule {
-                id: RuleId::built_in(&rule.id),
-                class: rule.class,
-                any: patterns(rule.any)?,
-                with: patterns(rule.with)?,
-                unless: patterns(rule.unless)?,
-                origins: rule.origins,
-                status: rule.status,
-                max_hint_ms: rule.max_hint_ms,
-                about: rule.about,
-            });
-        }
-        let mut announced = Vec::new();
-        for &(phrase, kind) in hint::PHRASES {
-            let compiled = compiler.compile([phrase])?;
-            announced.extend(compiled.first_literals().map(|literal| (literal, kind)));
-        }
-        let finder = compiler.finish();
-        let mut hints = vec![None; finder.literal_count()];
-        for (literal, kind) in announced {
-            hints[usize::from(literal)] = Some(kind);
-        }
-        let mut by_literal = vec![RuleSet::default(); finder.literal_count()];
-        let mut by_status = RuleSet::default();
-        for (index, rule) in rules.iter().enumerate() {
+            add(rule.any, Owner::Any(at), rule.origins)?;
+            add(rule.with, Owner::With(at), WORDS)?;
+            add(rule.unless, Owner::Unless(at), WORDS)?;
             if rule.any.is_empty() {
-                by_status.insert(index);
+                by_status.insert(at);
             }
-            for literal in rule.any.first_literals() {
-                by_literal[usize::from(literal)].insert(index);
-            }
+        }
+        for (phrase, kind) in hint::PHRASES {
+            compiler.add(phrase, Owner::Hint(*kind), WORDS)?;
         }
         Ok(Self {
-            finder,
+            engine: compiler.finish(),
             #[cfg(feature = "rules")]
             loaded,
-            rules,
-            by_literal,
+            rules: RULES,
             by_status,
-            hints,
         })
+    }
+
+    /// The literals that the rules look for: what a benchmark compares a verdict with.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn literals(&self) -> &[String] {
+        self.engine.vocabulary.words()
     }
 
     /// Tells what the error with this `text` is. `now` is what instants in hints are measured against.
@@ -496,7 +434,7 @@ impl Classifier {
             }
             reading
                 .candidates()
-                .find_map(|rule| reading.judge(rule).ok())
+                .find_map(|(at, rule)| reading.judge(at, rule).ok())
                 .unwrap_or_else(|| reading.unknown())
         })
     }
@@ -518,14 +456,10 @@ impl Classifier {
         let code = facts.code.as_deref();
         let code = code.map(|code| &code[..code.floor_char_boundary(LONGEST_CODE)]);
         let room = window.len() + code.map_or(0, str::len);
-        let read = |text: &mut [u8], back: &mut [u16]| {
-            let signals = Signals::read(window, code, Scratch { text, back });
-            let hits = self.finder.find(signals.text(), signals.fields());
-            let announced = hits.as_slice().iter().filter_map(|hit| {
-                let kind = self.hints[hit.literal()]?;
-                hit.is_whole().then_some((*hit, kind))
-            });
-            let hint = hint::find(source, &signals, announced, facts, now);
+        let read = |tokens: &mut [Token]| {
+            let signals = Signals::read(window, code, &self.engine.vocabulary, tokens);
+            let findings = self.engine.find(signals.tokens());
+            let hint = hint::find(source, &signals, findings.hints(), facts, now);
             then(&Reading {
                 classifier: self,
                 source,
@@ -534,15 +468,15 @@ impl Classifier {
                 hint_ms: hint.map(|hint| hint.delay_ms(now)),
                 soon_ms: hint.and_then(DelayHint::span),
                 signals,
-                hits,
+                findings,
                 hint,
             })
         };
-        // Every letter can get a space before it, and a few boundaries come on top.
+        // A word takes two bytes at least: room on the stack for what is common.
         match room {
-            0..=500 => read(&mut [0; 1024], &mut [0; 1024]),
-            501..=4096 => read(&mut [0; 8448], &mut [0; 8448]),
-            _ => read(&mut vec![0; room * 2 + 256], &mut vec![0; room * 2 + 256]),
+            0..=640 => read(&mut [Token::NONE; 320]),
+            641..=4096 => read(&mut [Token::NONE; 2048]),
+            _ => read(&mut vec![Token::NONE; (WINDOW + LONGEST_CODE) / 2]),
         }
     }
 }
@@ -556,7 +490,7 @@ struct Reading<'r> {
     source: &'r str,
     facts: &'r ErrorFacts<'r>,
     signals: Signals<'r, 'r>,
-    hits: Hits,
+    findings: Findings,
     status: Option<u16>,
     hint: Option<DelayHint>,
     hint_ms: Option<u64>,
@@ -567,8 +501,6 @@ struct Reading<'r> {
 /// Why a rule that found its phrase does not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// None of its phrases stands where it may stand.
-    NotFound,
     /// It wants another status.
     Status,
     /// The server named no delay, or a longer one.
@@ -581,24 +513,14 @@ enum Refusal {
 
 impl Reading<'_> {
     /// The rules that can hold, in the order in which they decide.
-    fn candidates(&self) -> impl Iterator<Item = &CompiledRule> {
-        let mut candidates = self.classifier.by_status;
-        for hit in self.hits.as_slice() {
-            candidates.add(self.classifier.by_literal[hit.literal()]);
-        }
-        candidates.iter().map(|index| &self.classifier.rules[index])
+    fn candidates(&self) -> impl Iterator<Item = (usize, &'static Rule)> {
+        let candidates = self.findings.any.or(self.classifier.by_status);
+        let rules = self.classifier.rules;
+        candidates.iter().map(move |at| (at, &rules[at]))
     }
 
-    /// The verdict of one rule, or why it has none.
-    fn judge(&self, rule: &CompiledRule) -> Result<Verdict, Refusal> {
-        let span = if rule.any.is_empty() {
-            None
-        } else {
-            let found = self
-                .find(&rule.any, rule.origins)
-                .ok_or(Refusal::NotFound)?;
-            self.span(found)
-        };
+    /// The verdict of the rule at this place of the table, or why it has none.
+    fn judge(&self, at: usize, rule: &'static Rule) -> Result<Verdict, Refusal> {
         if !rule.status.holds(self.status) {
             return Err(Refusal::Status);
         }
@@ -607,20 +529,19 @@ impl Reading<'_> {
         {
             return Err(Refusal::Hint);
         }
-        if !rule.with.is_empty() && self.find(&rule.with, WORDS).is_none() {
+        if !rule.with.is_empty() && !self.findings.with.contains(at) {
             return Err(Refusal::Without);
         }
-        if let Some(found) = self.find(&rule.unless, WORDS) {
+        if let Some(found) = self.findings.unless(at) {
             return Err(Refusal::Unless(found));
         }
-        let span = if rule.any.is_empty() {
-            self.status_span()
-        } else {
-            span
+        let span = match self.findings.any(at) {
+            Some(found) => self.span(found),
+            None => self.status_span(),
         };
         Ok(Verdict {
             class: rule.class,
-            rule: rule.id.clone(),
+            rule: RuleId::built_in(&rule.id),
             span,
             hint: self.hint,
         })
@@ -633,18 +554,11 @@ impl Reading<'_> {
         }
     }
 
-    fn find(&self, patterns: &Patterns, origins: &[Origin]) -> Option<Found> {
-        patterns.find(self.hits.as_slice(), origins, self.signals.fields())
-    }
-
     /// The piece of the source; None if it stands in a code that the host gave.
     fn span(&self, found: Found) -> Option<Span> {
-        // A phrase that ends within a word decides with the whole word.
-        let more = self.signals.text()[found.end..]
-            .iter()
-            .take_while(|byte| byte.is_ascii_alphanumeric())
-            .count();
-        let (start, end) = self.signals.source_span(found.start, found.end + more)?;
+        let (start, end) = self
+            .signals
+            .source_span(found.first.into(), found.last.into())?;
         Some(Span {
             start: self.source.floor_char_boundary(start),
             end: self.source.ceil_char_boundary(end),

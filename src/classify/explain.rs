@@ -4,7 +4,9 @@
 
 use serde::Serialize;
 
-use super::signals::{BOUNDARY, OPAQUE, Origin};
+use super::pattern::Found;
+use super::signals::Origin;
+use super::words::{OPAQUE, Token};
 use super::{ErrorClass, Reading, Refusal, RuleId, Span, Verdict};
 
 /// A verdict with all that led to it.
@@ -130,15 +132,14 @@ pub(super) fn explain(reading: &Reading<'_>) -> Explanation {
             (None, _) => {}
         }
     }
-    for rule in reading.candidates() {
-        let why = match (reading.judge(rule), &verdict) {
+    for (at, rule) in reading.candidates() {
+        let why = match (reading.judge(at, rule), &verdict) {
             (Ok(won), None) => {
                 details = Details::read(reading, won.class, rule.about);
                 verdict = Some(won);
                 continue;
             }
             (Ok(_), Some(won)) => format!("comes after `{}`", won.rule),
-            (Err(Refusal::NotFound), _) => continue,
             // A rule by status alone with another status found nothing at all.
             (Err(Refusal::Status), _) if rule.any.is_empty() => continue,
             (Err(Refusal::Status), _) => match reading.status {
@@ -153,7 +154,7 @@ pub(super) fn explain(reading: &Reading<'_>) -> Explanation {
             },
         };
         lost.push(LostRule {
-            rule: rule.id.clone(),
+            rule: RuleId::built_in(&rule.id),
             class: rule.class,
             why,
         });
@@ -186,34 +187,28 @@ fn signals(reading: &Reading<'_>) -> Vec<Signal> {
     for (name, value) in &reading.facts.headers {
         signals.push(given("header", format!("{name}: {value}")));
     }
-    let text = reading.signals.text();
-    let fields = reading.signals.fields();
-    for (index, field) in fields.iter().enumerate() {
-        let start = usize::from(field.start);
-        let end = fields
-            .get(index + 1)
-            .map_or(text.len(), |next| usize::from(next.start));
-        let shown = readable(&text[start..end]);
-        if shown.is_empty() {
-            continue;
-        }
-        let span = reading
-            .signals
-            .source_span(start, end.saturating_sub(1).max(start + 1));
+    let mut first = 0;
+    for field in reading
+        .signals
+        .tokens()
+        .chunk_by(|one, next| one.field == next.field)
+    {
+        let last = first + field.len() - 1;
         signals.push(Signal {
-            kind: match field.origin {
+            kind: match field[0].origin {
                 Origin::Prose => "prose",
                 Origin::Message => "message",
                 Origin::Code => "code",
                 Origin::Title => "title",
                 Origin::Page => "page",
             },
-            text: shown,
-            span: span.map(|(start, end)| Span {
-                start: reading.source.floor_char_boundary(start),
-                end: reading.source.ceil_char_boundary(end),
+            text: readable(reading, first, field),
+            span: reading.span(Found {
+                first: first as u16,
+                last: last as u16,
             }),
         });
+        first = last + 1;
     }
     if let Some(hint) = reading.hint {
         let text = match hint.instant() {
@@ -229,23 +224,38 @@ fn signals(reading: &Reading<'_>) -> Vec<Signal> {
     signals
 }
 
-/// A piece of the normalised text for people.
-fn readable(text: &[u8]) -> String {
+/// Words for people, in the form in which rules see them; the first is the word number `first` of all.
+fn readable(reading: &Reading<'_>, first: usize, tokens: &[Token]) -> String {
     let mut shown = String::new();
-    for part in String::from_utf8_lossy(text).chars() {
-        match u8::try_from(part) {
-            Ok(BOUNDARY) => shown.push(' '),
-            Ok(OPAQUE) => shown.push_str("‹…›"),
-            _ => shown.push(part),
+    for (at, token) in tokens.iter().enumerate() {
+        if at > 0 {
+            shown.push(' ');
+        }
+        if token.word == OPAQUE {
+            shown.push_str("‹…›");
+            continue;
+        }
+        let place = Found {
+            first: (first + at) as u16,
+            last: (first + at) as u16,
+        };
+        match (reading.span(place), &reading.facts.code) {
+            (Some(span), _) => shown.push_str(&reading.source[span.start..span.end].to_lowercase()),
+            (None, Some(code)) => {
+                // A code that the host gave stands behind the window.
+                let start = usize::from(token.start) - reading.signals.window_len();
+                let end = usize::from(token.end) - reading.signals.window_len();
+                shown.push_str(&code.get(start..end).unwrap_or_default().to_lowercase());
+            }
+            (None, None) => {}
         }
     }
-    let trimmed = shown.trim_matches(|c: char| c.is_whitespace() || ",:;[](){}\"'".contains(c));
-    trimmed.to_owned()
+    shown
 }
 
 impl Details {
     fn read(reading: &Reading<'_>, class: ErrorClass, about: Option<OverflowUnit>) -> Self {
-        let text = String::from_utf8_lossy(reading.signals.text());
+        let text = readable(reading, 0, reading.signals.tokens());
         let limited = matches!(
             class,
             ErrorClass::RateLimit | ErrorClass::UsageLimit | ErrorClass::Billing

@@ -12,8 +12,9 @@
 mod moment;
 mod span;
 
+use super::ErrorFacts;
+use super::pattern::Found;
 use super::signals::{KeyValue, Signals};
-use super::{ErrorFacts, pattern::Hit};
 use crate::backoff::MAX_DELAY_MS;
 use crate::time::UnixMillis;
 use moment::Moment;
@@ -253,7 +254,7 @@ pub(super) const PHRASES: &[(&str, HintKind)] = &[
 pub(super) fn find(
     source: &str,
     signals: &Signals<'_, '_>,
-    phrases: impl Iterator<Item = (Hit, HintKind)>,
+    phrases: impl Iterator<Item = (HintKind, Found)>,
     facts: &ErrorFacts<'_>,
     now: UnixMillis,
 ) -> Option<DelayHint> {
@@ -267,21 +268,22 @@ pub(super) fn find(
             best.offer(value(kind, after_key, now, &zone, true), HintSource::Key);
         }
     }
-    for (hit, kind) in phrases {
+    for (kind, found) in phrases {
+        let Some((start, end)) = signals.source_span(found.first.into(), found.last.into()) else {
+            continue;
+        };
         let found = if let HintKind::UnitBefore(unit) = kind {
-            let Some((start, _)) = signals.source_span(hit.start.into(), hit.end.into()) else {
-                continue;
-            };
             span::before(source.get(..start).unwrap_or_default(), unit).map(HintValue::Span)
+        } else if is_name(kind) && is_given(facts, source, start + 1) {
+            continue;
         } else {
-            let Some((start, end)) = signals.source_span(hit.start.into(), hit.end.into()) else {
-                continue;
-            };
-            let end = source.ceil_char_boundary(end);
-            if is_name(kind) && is_given(facts, source, start + 1) {
-                continue;
-            }
-            value(kind, &source[end..], now, &zone, false)
+            value(
+                kind,
+                &source[source.ceil_char_boundary(end)..],
+                now,
+                &zone,
+                false,
+            )
         };
         best.offer(found, HintSource::Words);
     }

@@ -11,7 +11,7 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::pattern::{Compiler, Patterns};
+use super::pattern::{Compiler, Found, Owner};
 use super::rules::{RULES, WORDS};
 use super::signals::Origin;
 use super::{Classifier, ErrorClass, ErrorFacts, Name, Reading, RuleId, Verdict};
@@ -247,7 +247,8 @@ pub(super) struct LoadedRule {
     id: RuleId,
     class: ErrorClass,
     text: Option<Regex>,
-    phrases: Patterns,
+    /// Its place among the loaded rules, if it has phrases.
+    phrases: Option<usize>,
     status: Vec<u16>,
     codes: Vec<String>,
     providers: Vec<String>,
@@ -273,8 +274,8 @@ impl LoadedRule {
         if !self.codes.is_empty() && !reading.codes().any(|code| self.codes.contains(&code)) {
             return None;
         }
-        if !self.phrases.is_empty() {
-            span = reading.span(reading.find(&self.phrases, WORDS)?);
+        if let Some(at) = self.phrases {
+            span = reading.span(reading.findings.loaded(at)?);
         }
         if let Some(regex) = &self.text {
             let (head, tail, tail_start) = reading.signals.parts();
@@ -307,15 +308,24 @@ impl LoadedRule {
 impl Reading<'_> {
     /// The codes that the host gave or the text has, without case and separators.
     fn codes(&self) -> impl Iterator<Item = String> {
-        let text = self.signals.text();
-        let fields = self.signals.fields();
-        fields.iter().enumerate().filter_map(move |(at, field)| {
-            let start = usize::from(field.start);
-            let end = fields
-                .get(at + 1)
-                .map_or(text.len(), |next| usize::from(next.start));
-            (field.origin == Origin::Code).then(|| bare(&text[start..end]))
-        })
+        let given = self.facts.code.as_deref().map(|code| bare(code.as_bytes()));
+        let fields = self
+            .signals
+            .tokens()
+            .chunk_by(|one, next| one.field == next.field);
+        let mut first = 0;
+        let read = fields.filter_map(move |field| {
+            let place = Found {
+                first: first as u16,
+                last: (first + field.len() - 1) as u16,
+            };
+            first += field.len();
+            let span = self
+                .span(place)
+                .filter(|_| field[0].origin == Origin::Code)?;
+            Some(bare(&self.source.as_bytes()[span.start..span.end]))
+        });
+        given.into_iter().chain(read)
     }
 }
 
@@ -337,12 +347,12 @@ impl Classifier {
         let mut loaded = Vec::new();
         for file in files {
             for written in &file.rules {
-                loaded.push(compile(file, written, &mut compiler)?);
+                loaded.push(compile(file, written, loaded.len(), &mut compiler)?);
             }
         }
         check_names(files)?;
         // The built-in table compiles, and is short enough: a test builds it.
-        let classifier = Self::assemble(RULES, compiler, loaded).map_err(|why| RulesError {
+        let classifier = Self::assemble(compiler, loaded).map_err(|why| RulesError {
             kind: RulesErrorKind::Pattern,
             text: why,
         })?;
@@ -363,6 +373,7 @@ impl Classifier {
 fn compile(
     file: &RuleFile,
     written: &WrittenRule,
+    place: usize,
     compiler: &mut Compiler,
 ) -> Result<LoadedRule, RulesError> {
     let id = written.id.get_ref();
@@ -417,20 +428,19 @@ fn compile(
             let why = format!("rule `{id}`: match.text: {error}");
             file.refuse(at.clone(), RulesErrorKind::Pattern, why)
         })?;
-    let phrases = compiler
-        .compile(phrase.iter().map(String::as_str))
-        .map_err(|why| {
-            file.refuse(
-                at,
-                RulesErrorKind::Pattern,
-                format!("rule `{id}`: match.phrase: {why}"),
-            )
-        })?;
+    for phrase in phrase {
+        compiler
+            .add(phrase, Owner::Loaded(place), WORDS)
+            .map_err(|why| {
+                let why = format!("rule `{id}`: match.phrase: {why}");
+                file.refuse(at.clone(), RulesErrorKind::Pattern, why)
+            })?;
+    }
     Ok(LoadedRule {
         id: RuleId(Name::Loaded(Arc::new(id.as_str().into()))),
         class,
         text,
-        phrases,
+        phrases: (!phrase.is_empty()).then_some(place),
         status: status.clone(),
         codes: code.iter().map(|code| bare(code.as_bytes())).collect(),
         providers: provider.iter().map(|name| name.to_lowercase()).collect(),

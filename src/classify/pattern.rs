@@ -1,377 +1,553 @@
-//! Phrases: how rules say what they look for in the normalised text, and finding them all in one pass.
+//! Patterns: how rules say what they look for, and finding all of them in one pass over the words.
 //!
-//! A pattern is a sequence of pieces with gaps (`…`) between them, all in one field and each at most
-//! [`GAP`] bytes after the last. A piece is a literal of whole words with alternatives:
+//! A pattern is a sequence of pieces with gaps (`…`) between them, all in one field and each at most [`GAP`] words
+//! after the last. A piece is words in a row, with alternatives:
 //!
 //! | written | means |
 //! | --- | --- |
-//! | `(prompt\|input) is too long` | one of the two literals |
-//! | `exceed*` | the last word may go on: exceeds, exceeded, exceeding |
-//! | `limit of #` | a number follows |
+//! | `(prompt\|input) is (too \|)long` | one of the alternatives, which may be empty |
+//! | `exceed*` | a word that begins so: exceeds, exceeded, exceeding |
+//! | `limit of #` | a number |
+//! | `@ does not exist` | something echoed |
 //! | `^overloaded` | at the start of a field |
-//! | `terminated$` | at the end of a field, but for marks |
+//! | `terminated$` | at the end of a field |
 //! | `context length … exceed*` | the one, then the other |
-//! | `@` | something echoed stands here |
+//! | `>`, `<=` | comparisons; other marks say nothing |
 //!
-//! Every literal stands once in one Aho-Corasick automaton, however many patterns use it.
+//! Each pattern waits for its rarest piece (the *anchor*); the words of a text call up the patterns whose anchor
+//! they can begin, and only these are compared. So the time does not grow with the number of rules.
 
-use std::collections::BTreeMap;
+use super::hint::HintKind;
+use super::signals::Origin;
+use super::words::{ANY_NUMBER, Numbers, OPAQUE, STEMS, Token, Vocabulary, Word, words_of};
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+/// The most words between two pieces of a pattern.
+const GAP: usize = 14;
+/// The most hints that are looked at.
+const MAX_HINTS: usize = 12;
+/// The most rules of one table.
+pub(super) const MAX_RULES: usize = 128;
 
-use super::signals::{BOUNDARY, Field, OPAQUE, Origin};
-
-/// The most bytes of normalised text between two pieces of a pattern.
-const GAP: usize = 80;
-/// The most occurrences that are looked at; of more, the first and the last ones.
-pub(super) const MAX_HITS: usize = 160;
-
-/// One occurrence of a literal in the normalised text.
+/// A set of rules by their place in the table.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Hit {
-    literal: u16,
-    pub(super) start: u16,
-    pub(super) end: u16,
-    field: u8,
-    flags: u8,
-}
+pub(super) struct RuleSet([u64; MAX_RULES / 64]);
 
-impl Hit {
-    pub(super) fn literal(&self) -> usize {
-        self.literal.into()
+impl RuleSet {
+    pub(super) fn insert(&mut self, rule: usize) {
+        self.0[rule / 64] |= 1 << (rule % 64);
     }
 
-    /// Whether no further letter follows it.
-    pub(super) fn is_whole(&self) -> bool {
-        self.flags & WHOLE != 0
-    }
-}
-
-const WHOLE: u8 = 1;
-const NUMBER: u8 = 2;
-const AT_START: u8 = 4;
-const AT_END: u8 = 8;
-
-/// All occurrences, in order of their ends.
-pub(super) struct Hits {
-    hits: [Hit; MAX_HITS],
-    len: usize,
-}
-
-impl Hits {
-    pub(super) fn as_slice(&self) -> &[Hit] {
-        &self.hits[..self.len]
+    pub(super) fn contains(self, rule: usize) -> bool {
+        self.0[rule / 64] & (1 << (rule % 64)) != 0
     }
 
-    fn push(&mut self, hit: Hit) {
-        if self.len < MAX_HITS {
-            self.hits[self.len] = hit;
-            self.len += 1;
-        } else {
-            // Full: the head stays, the tail moves on.
-            self.hits.copy_within(MAX_HITS / 2 + 1.., MAX_HITS / 2);
-            self.hits[MAX_HITS - 1] = hit;
+    pub(super) fn or(mut self, other: Self) -> Self {
+        for (word, more) in self.0.iter_mut().zip(other.0) {
+            *word |= more;
         }
-    }
-}
-
-/// A literal as one piece of a pattern uses it.
-#[derive(Clone, Copy, Debug)]
-struct Use {
-    literal: u16,
-    needs: u8,
-}
-
-/// Where a pattern was found, in bytes of the normalised text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) start: usize,
-    pub(super) end: usize,
-}
-
-/// Several patterns, of which one must be found.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Patterns {
-    // Each a sequence of pieces, each piece a list of alternatives.
-    patterns: Vec<Vec<Vec<Use>>>,
-}
-
-impl Patterns {
-    pub(super) fn is_empty(&self) -> bool {
-        self.patterns.is_empty()
+        self
     }
 
-    /// The literals that can begin one of them.
-    pub(super) fn first_literals(&self) -> impl Iterator<Item = u16> {
-        self.patterns
-            .iter()
-            .filter_map(|pieces| pieces.first())
-            .flatten()
-            .map(|used| used.literal)
-    }
-
-    /// The first that stands in a field of one of the `origins`.
-    pub(super) fn find(&self, hits: &[Hit], origins: &[Origin], fields: &[Field]) -> Option<Found> {
-        self.patterns.iter().find_map(|pieces| {
-            hits.iter().enumerate().find_map(|(at, hit)| {
-                let allowed = || {
-                    fields
-                        .get(usize::from(hit.field))
-                        .is_some_and(|field| origins.contains(&field.origin))
-                };
-                if !fits(&pieces[0], hit) || !allowed() {
-                    return None;
-                }
-                let end = follow(&pieces[1..], hit, &hits[at..])?;
-                Some(Found {
-                    start: hit.start.into(),
-                    end: end.into(),
-                })
+    pub(super) fn iter(self) -> impl Iterator<Item = usize> {
+        self.0.into_iter().enumerate().flat_map(|(at, mut word)| {
+            core::iter::from_fn(move || {
+                let bit = word.trailing_zeros() as usize;
+                word &= word.checked_sub(1)?;
+                Some(at * 64 + bit)
             })
         })
     }
 }
 
-fn fits(piece: &[Use], hit: &Hit) -> bool {
-    piece
-        .iter()
-        .any(|used| used.literal == hit.literal && hit.flags & used.needs == used.needs)
+/// Whom a pattern serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// One of these makes a rule hold.
+    Any(usize),
+    /// One of these must stand beside.
+    With(usize),
+    /// None of these may stand beside.
+    Unless(usize),
+    /// It announces a delay.
+    Hint(HintKind),
+    /// One of these makes a rule of the user's hold.
+    #[cfg(feature = "rules")]
+    Loaded(usize),
 }
 
-/// The end of the last of `pieces` behind `previous`, each within the gap.
-fn follow(pieces: &[Vec<Use>], previous: &Hit, hits: &[Hit]) -> Option<u16> {
-    let Some((piece, rest)) = pieces.split_first() else {
-        return Some(previous.end);
-    };
-    hits.iter()
-        .enumerate()
-        .filter(|(_, hit)| {
-            hit.field == previous.field
-                && hit.start >= previous.end
-                && usize::from(hit.start - previous.end) <= GAP
-                && fits(piece, hit)
+/// Where a pattern was found: the first and the last of its words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) first: u16,
+    pub(super) last: u16,
+}
+
+/// What was found for whom.
+pub(super) struct Findings {
+    pub(super) any: RuleSet,
+    pub(super) with: RuleSet,
+    pub(super) unless: RuleSet,
+    any_at: [Found; MAX_RULES],
+    unless_at: [Found; MAX_RULES],
+    hints: [Option<(HintKind, Found)>; MAX_HINTS],
+    hint_count: usize,
+    #[cfg(feature = "rules")]
+    loaded: Vec<(usize, Found)>,
+}
+
+impl Findings {
+    pub(super) fn any(&self, rule: usize) -> Option<Found> {
+        self.any.contains(rule).then(|| self.any_at[rule])
+    }
+
+    pub(super) fn unless(&self, rule: usize) -> Option<Found> {
+        self.unless.contains(rule).then(|| self.unless_at[rule])
+    }
+
+    pub(super) fn hints(&self) -> impl Iterator<Item = (HintKind, Found)> {
+        self.hints[..self.hint_count].iter().copied().flatten()
+    }
+
+    #[cfg(feature = "rules")]
+    pub(super) fn loaded(&self, rule: usize) -> Option<Found> {
+        self.loaded
+            .iter()
+            .find(|(found, _)| *found == rule)
+            .map(|(_, at)| *at)
+    }
+
+    /// Whether there is nothing left to find for this one.
+    fn has(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::Any(rule) => self.any.contains(rule),
+            Owner::With(rule) => self.with.contains(rule),
+            Owner::Unless(rule) => self.unless.contains(rule),
+            Owner::Hint(_) => self.hint_count == MAX_HINTS,
+            #[cfg(feature = "rules")]
+            Owner::Loaded(rule) => self.loaded(rule).is_some(),
+        }
+    }
+
+    fn note(&mut self, owner: Owner, found: Found) {
+        match owner {
+            Owner::Any(rule) => {
+                self.any.insert(rule);
+                self.any_at[rule] = found;
+            }
+            Owner::With(rule) => self.with.insert(rule),
+            Owner::Unless(rule) => {
+                self.unless.insert(rule);
+                self.unless_at[rule] = found;
+            }
+            Owner::Hint(kind) => {
+                self.hints[self.hint_count] = Some((kind, found));
+                self.hint_count += 1;
+            }
+            #[cfg(feature = "rules")]
+            Owner::Loaded(rule) => self.loaded.push((rule, found)),
+        }
+    }
+}
+
+/// Words in a row: what one alternative of a group stands for.
+type Row = Box<[Word]>;
+
+/// Words in a row, with alternatives.
+#[derive(Debug)]
+struct Piece {
+    groups: Box<[Box<[Row]>]>,
+    at_start: bool,
+    at_end: bool,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    owner: Owner,
+    /// The origins in which it may stand, a bit each.
+    origins: u8,
+    pieces: Box<[Piece]>,
+    /// The piece that calls it up.
+    anchor: u8,
+}
+
+/// A pattern and its anchor, called up by a word.
+#[derive(Clone, Copy, Debug)]
+struct Posting {
+    pattern: u16,
+    /// The word that must follow the first one, or 0: most calls end here.
+    second: Word,
+}
+
+/// All patterns, ready to be looked for.
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub(super) vocabulary: Vocabulary,
+    patterns: Vec<Pattern>,
+    /// For each word, then for each beginning of words, where its postings begin.
+    starts: Vec<u32>,
+    postings: Vec<Posting>,
+    stem_base: usize,
+}
+
+impl Engine {
+    /// Everything that is found in the words.
+    pub(super) fn find(&self, tokens: &[Token]) -> Findings {
+        let mut findings = Findings {
+            any: RuleSet::default(),
+            with: RuleSet::default(),
+            unless: RuleSet::default(),
+            any_at: [Found::default(); MAX_RULES],
+            unless_at: [Found::default(); MAX_RULES],
+            hints: [None; MAX_HINTS],
+            hint_count: 0,
+            #[cfg(feature = "rules")]
+            loaded: Vec::new(),
+        };
+        for (at, token) in tokens.iter().enumerate() {
+            if token.word > ANY_NUMBER {
+                self.call(usize::from(token.word), at, tokens, &mut findings);
+            }
+            if token.stem != 0 {
+                let slot = self.stem_base + usize::from(token.stem - STEMS);
+                self.call(slot, at, tokens, &mut findings);
+            }
+            if token.has(Token::NUMBER) {
+                self.call(usize::from(ANY_NUMBER), at, tokens, &mut findings);
+            }
+        }
+        findings
+    }
+
+    /// Compares the patterns that the word at `at` calls up.
+    fn call(&self, slot: usize, at: usize, tokens: &[Token], findings: &mut Findings) {
+        let (from, to) = (self.starts[slot] as usize, self.starts[slot + 1] as usize);
+        let origin = 1 << tokens[at].origin as u8;
+        for posting in &self.postings[from..to] {
+            if posting.second != 0
+                && !tokens
+                    .get(at + 1)
+                    .is_some_and(|next| fits(posting.second, next))
+            {
+                continue;
+            }
+            let pattern = &self.patterns[usize::from(posting.pattern)];
+            if pattern.origins & origin == 0 || findings.has(pattern.owner) {
+                continue;
+            }
+            if let Some(found) = pattern.around(at, tokens) {
+                findings.note(pattern.owner, found);
+            }
+        }
+    }
+}
+
+impl Pattern {
+    /// The whole pattern with its anchor at `at`.
+    fn around(&self, at: usize, tokens: &[Token]) -> Option<Found> {
+        let anchor = usize::from(self.anchor);
+        let mut end = self.pieces[anchor].at(at, tokens)?;
+        let mut first = at;
+        for piece in &self.pieces[anchor + 1..] {
+            let last = (end + GAP).min(tokens.len());
+            end = (end..=last).find_map(|start| piece.at(start, tokens))?;
+            if tokens[end - 1].field != tokens[at].field {
+                return None;
+            }
+        }
+        for piece in self.pieces[..anchor].iter().rev() {
+            first = (first.saturating_sub(GAP + piece.longest())..first)
+                .rev()
+                .find(|start| {
+                    tokens[*start].field == tokens[at].field
+                        && piece
+                            .at(*start, tokens)
+                            .is_some_and(|end| end <= first && first - end <= GAP)
+                })?;
+        }
+        Some(Found {
+            first: first as u16,
+            last: (end - 1) as u16,
         })
-        .find_map(|(at, hit)| follow(rest, hit, &hits[at..]))
+    }
 }
 
-/// Compiles patterns; literals get their numbers here.
-#[derive(Default)]
+impl Piece {
+    /// The end of the piece that begins at `at`.
+    fn at(&self, at: usize, tokens: &[Token]) -> Option<usize> {
+        let first = tokens.get(at)?;
+        if self.at_start && !first.has(Token::FIRST) {
+            return None;
+        }
+        self.follow(&self.groups, at, first.field, tokens)
+            .filter(|end| *end > at)
+    }
+
+    /// The end of the groups that follow at `at`: the first alternatives with which all of it fits.
+    fn follow(
+        &self,
+        groups: &[Box<[Row]>],
+        at: usize,
+        field: u8,
+        tokens: &[Token],
+    ) -> Option<usize> {
+        let Some((group, rest)) = groups.split_first() else {
+            return (!self.at_end || is_end(at, field, tokens)).then_some(at);
+        };
+        group.iter().find_map(|row| {
+            let here = tokens.get(at..at + row.len())?;
+            let fit = row
+                .iter()
+                .zip(here)
+                .all(|(word, token)| token.field == field && fits(*word, token));
+            if fit {
+                self.follow(rest, at + row.len(), field, tokens)
+            } else {
+                None
+            }
+        })
+    }
+
+    fn longest(&self) -> usize {
+        self.groups
+            .iter()
+            .map(|group| group.iter().map(|row| row.len()).max().unwrap_or(0))
+            .sum()
+    }
+}
+
+/// Whether nothing but echoes follows in the field.
+fn is_end(end: usize, field: u8, tokens: &[Token]) -> bool {
+    end > 0 && tokens[end - 1].has(Token::LAST)
+        || tokens[end..]
+            .iter()
+            .take_while(|token| token.field == field)
+            .all(|token| token.word == OPAQUE)
+}
+
+fn fits(word: Word, token: &Token) -> bool {
+    if word >= STEMS {
+        token.stem == word
+    } else if word == ANY_NUMBER {
+        token.has(Token::NUMBER)
+    } else {
+        token.word == word
+    }
+}
+
+/// Compiles patterns.
+#[derive(Debug, Default)]
 pub(super) struct Compiler {
-    literals: BTreeMap<String, u16>,
-    order: Vec<String>,
+    numbers: Numbers,
+    patterns: Vec<Pattern>,
 }
 
 impl Compiler {
-    pub(super) fn compile<'p>(
+    /// Adds a pattern that may stand in fields of `origins`.
+    pub(super) fn add(
         &mut self,
-        patterns: impl IntoIterator<Item = &'p str>,
-    ) -> Result<Patterns, String> {
-        let patterns = patterns
-            .into_iter()
-            .map(|pattern| {
-                pattern
-                    .split('…')
-                    // What follows a number is a piece of its own: `limit of # tokens`.
-                    .flat_map(|piece| piece.split_inclusive("# "))
-                    .map(|piece| self.piece(pattern, piece.trim()))
-                    .collect::<Result<_, _>>()
-            })
-            .collect::<Result<_, String>>()?;
-        Ok(Patterns { patterns })
+        pattern: &str,
+        owner: Owner,
+        origins: &[Origin],
+    ) -> Result<(), String> {
+        let pieces = pattern
+            .split('…')
+            .map(|piece| self.piece(piece.trim()))
+            .collect::<Result<Box<[_]>, _>>()
+            .map_err(|why| format!("pattern `{pattern}`: {why}"))?;
+        self.patterns.push(Pattern {
+            owner,
+            origins: origins
+                .iter()
+                .fold(0, |bits, origin| bits | 1 << *origin as u8),
+            pieces,
+            anchor: 0,
+        });
+        Ok(())
     }
 
-    fn piece(&mut self, pattern: &str, piece: &str) -> Result<Vec<Use>, String> {
-        let mut uses = Vec::new();
-        for literal in alternatives(piece).map_err(|why| format!("pattern `{pattern}`: {why}"))? {
-            uses.push(
-                self.literal(&literal)
-                    .map_err(|why| format!("pattern `{pattern}`: {why}"))?,
+    fn piece(&mut self, written: &str) -> Result<Piece, String> {
+        let (written, at_start) = match written.strip_prefix('^') {
+            Some(rest) => (rest, true),
+            None => (written, false),
+        };
+        let (written, at_end) = match written.strip_suffix('$') {
+            Some(rest) => (rest, true),
+            None => (written, false),
+        };
+        let mut rest = written;
+        let mut groups: Vec<Box<[Row]>> = Vec::new();
+        while !rest.is_empty() {
+            let plain = rest.find(['(', ')', '|']).unwrap_or(rest.len());
+            if plain > 0 {
+                groups.push(Box::new([self.row(&rest[..plain])?]));
+                rest = &rest[plain..];
+                continue;
+            }
+            if !rest.starts_with('(') {
+                return Err(format!("`{}` without `(`", &rest[..1]));
+            }
+            let options = options(&mut rest)?;
+            groups.push(
+                options
+                    .iter()
+                    .map(|option| self.row(option))
+                    .collect::<Result<_, _>>()?,
             );
         }
-        Ok(uses)
+        // Words that always follow each other are one row.
+        groups.retain(|group| group.iter().any(|row| !row.is_empty()));
+        if groups
+            .iter()
+            .all(|group| group.iter().any(|row| row.is_empty()))
+        {
+            return Err("has no words".to_owned());
+        }
+        Ok(Piece {
+            groups: groups.into_boxed_slice(),
+            at_start,
+            at_end,
+        })
     }
 
-    fn literal(&mut self, written: &str) -> Result<Use, String> {
-        let mut needs = 0;
-        let mut text = written;
-        if let Some(rest) = text.strip_prefix('^') {
-            needs |= AT_START;
-            text = rest;
-        }
-        if let Some(rest) = text.strip_suffix('$') {
-            needs |= AT_END;
-            text = rest;
-        }
-        if let Some(rest) = text.strip_suffix('#') {
-            needs |= NUMBER;
-            text = rest.trim_end();
-        }
-        if let Some(rest) = text.strip_suffix('*') {
-            text = rest;
-        } else {
-            needs |= WHOLE;
-        }
-        if text.is_empty() {
-            return Err(format!("`{written}` has no words"));
-        }
-        if let Some(odd) = text.chars().find(|c| {
-            c.is_ascii_uppercase() || matches!(c, '_' | '-' | '#' | '*' | '^' | '$' | '|')
-        }) {
+    fn row(&mut self, written: &str) -> Result<Row, String> {
+        if let Some(odd) = written
+            .chars()
+            .find(|c| c.is_ascii_uppercase() || matches!(c, '_' | '-' | '^' | '$'))
+        {
             return Err(format!(
                 "`{odd}` in `{written}`: texts are compared in lower case, with spaces for `_` and `-`"
             ));
         }
-        let text = text.replace('@', &char::from(OPAQUE).to_string());
-        let next = u16::try_from(self.order.len()).map_err(|_| "too many literals".to_owned())?;
-        let literal = *self.literals.entry(text.clone()).or_insert_with(|| {
-            self.order.push(text);
-            next
-        });
-        Ok(Use { literal, needs })
+        let mut row = Vec::new();
+        for part in written.split_whitespace() {
+            match part {
+                "#" => row.push(ANY_NUMBER),
+                "@" => row.push(OPAQUE),
+                _ => {
+                    let (part, is_stem) = match part.strip_suffix('*') {
+                        Some(stem) => (stem, true),
+                        None => (part, false),
+                    };
+                    let mut words: Vec<String> = words_of(part).collect();
+                    let last = if is_stem { words.pop() } else { None };
+                    row.extend(words.iter().map(|word| self.numbers.word(word)));
+                    row.extend(last.iter().map(|stem| self.numbers.stem(stem)));
+                }
+            }
+        }
+        Ok(row.into_boxed_slice())
     }
 
-    pub(super) fn finish(self) -> Finder {
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::Standard)
-            .kind(Some(AhoCorasickKind::ContiguousNFA))
-            .build(&self.order);
-        Finder {
-            automaton,
-            literals: self.order,
+    /// Everything that was added, ready to be looked for.
+    pub(super) fn finish(mut self) -> Engine {
+        let vocabulary = self.numbers.finish();
+        let (words, stems) = vocabulary.sizes();
+        let slot = |word: Word| {
+            if word >= STEMS {
+                words + usize::from(word - STEMS)
+            } else {
+                usize::from(word)
+            }
+        };
+        // How many pieces a word can begin: the fewer, the better it calls.
+        let mut calls = vec![0_usize; words + stems];
+        for piece in self.patterns.iter().flat_map(|pattern| &pattern.pieces) {
+            for (first, _) in beginnings(&piece.groups) {
+                calls[slot(first)] += 1;
+            }
+        }
+        // Words that most errors have call too often, however few patterns begin with them.
+        let weight = |(first, second): (Word, Word)| {
+            let common = usize::from(first <= OPAQUE) * 4000;
+            let alone = if second == 0 { 4 } else { 1 };
+            (calls[slot(first)] + common) * alone
+        };
+        let mut by_slot: Vec<Vec<Posting>> = vec![Vec::new(); words + stems];
+        for (at, pattern) in self.patterns.iter_mut().enumerate() {
+            let heaviest = |piece: &Piece| {
+                beginnings(&piece.groups)
+                    .into_iter()
+                    .map(weight)
+                    .max()
+                    .unwrap_or(usize::MAX)
+            };
+            let anchor = (0..pattern.pieces.len())
+                .min_by_key(|piece| heaviest(&pattern.pieces[*piece]))
+                .unwrap_or(0);
+            pattern.anchor = anchor as u8;
+            for (first, second) in beginnings(&pattern.pieces[anchor].groups) {
+                by_slot[slot(first)].push(Posting {
+                    pattern: at as u16,
+                    second,
+                });
+            }
+        }
+        let mut starts = vec![0];
+        let mut postings = Vec::new();
+        for list in by_slot {
+            postings.extend(list);
+            starts.push(postings.len() as u32);
+        }
+        Engine {
+            vocabulary,
+            patterns: self.patterns,
+            starts,
+            postings,
+            stem_base: words,
         }
     }
 }
 
-/// `a (b|c (d|e))` → `a b`, `a c d`, `a c e`. An empty alternative is allowed: `is (too |)long`.
-fn alternatives(piece: &str) -> Result<Vec<String>, String> {
-    let mut rest = piece;
-    let mut whole = sequence(&mut rest)?;
-    if !rest.is_empty() {
-        return Err("`)` without `(`".to_owned());
-    }
-    for text in &mut whole {
-        // Around an empty alternative two spaces may stand.
-        while let Some(at) = text.find("  ") {
-            text.remove(at);
+/// The words with which a piece can begin, each with the one that follows it if that is always the same.
+fn beginnings(groups: &[Box<[Row]>]) -> Vec<(Word, Word)> {
+    let mut found = Vec::new();
+    for (at, group) in groups.iter().enumerate() {
+        let next: Option<Word> = match groups.get(at + 1).map(|group| &group[..]) {
+            Some([row]) => row.first().copied(),
+            _ => None,
+        };
+        for row in group {
+            match row[..] {
+                [] => {}
+                [first] => found.push((first, next.unwrap_or(0))),
+                [first, second, ..] => found.push((first, second)),
+            }
         }
-        *text = text.trim().to_owned();
+        if !group.iter().any(|row| row.is_empty()) {
+            break;
+        }
     }
-    Ok(whole)
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
-/// Literals and groups up to a `|` or `)` of the group around, or the end.
-fn sequence(rest: &mut &str) -> Result<Vec<String>, String> {
-    let mut whole = vec![String::new()];
+/// The alternatives of the group that `rest` begins with, groups inside written out: `(a|b (c|d))`.
+fn options(rest: &mut &str) -> Result<Vec<String>, String> {
+    let mut all = Vec::new();
     loop {
-        let plain = rest.find(['(', '|', ')']).unwrap_or(rest.len());
-        let (text, next) = rest.split_at(plain);
-        for head in &mut whole {
-            head.push_str(text);
-        }
-        *rest = next;
-        if !rest.starts_with('(') {
-            return Ok(whole);
-        }
-        let mut options = Vec::new();
+        // Past the `(` or the `|`.
+        *rest = &rest[1..];
+        let mut whole = vec![String::new()];
         loop {
-            // Past the `(` or the `|`.
-            *rest = &rest[1..];
-            options.extend(sequence(rest)?);
-            if !rest.starts_with('|') {
+            let plain = rest.find(['(', '|', ')']).ok_or("`(` without `)`")?;
+            for head in &mut whole {
+                head.push_str(&rest[..plain]);
+            }
+            *rest = &rest[plain..];
+            if !rest.starts_with('(') {
                 break;
             }
+            let inner = options(rest)?;
+            whole = whole
+                .iter()
+                .flat_map(|head| inner.iter().map(move |option| format!("{head}{option}")))
+                .collect();
         }
-        *rest = rest.strip_prefix(')').ok_or("`(` without `)`")?;
-        whole = whole
-            .iter()
-            .flat_map(|head| options.iter().map(move |option| format!("{head}{option}")))
-            .collect();
-    }
-}
-
-/// Finds every literal in one pass.
-#[derive(Debug)]
-pub(super) struct Finder {
-    automaton: Result<AhoCorasick, aho_corasick::BuildError>,
-    literals: Vec<String>,
-}
-
-impl Finder {
-    pub(super) fn literal_count(&self) -> usize {
-        self.literals.len()
-    }
-
-    /// The literals, for a benchmark that runs over the same ones.
-    pub(super) fn literals(&self) -> &[String] {
-        &self.literals
-    }
-
-    pub(super) fn find(&self, text: &[u8], fields: &[Field]) -> Hits {
-        let mut hits = Hits {
-            hits: [Hit::default(); MAX_HITS],
-            len: 0,
-        };
-        let Ok(automaton) = &self.automaton else {
-            return hits;
-        };
-        let mut field = 0;
-        for found in automaton.find_overlapping_iter(text) {
-            let (start, end) = (found.start(), found.end());
-            while fields
-                .get(field + 1)
-                .is_some_and(|next| usize::from(next.start) <= start)
-            {
-                field += 1;
-            }
-            // An occurrence that began before the current field's start cannot be: fields are apart by
-            // a boundary, which no literal has. But occurrences come in order of their ends.
-            let field = if usize::from(fields[field].start) > start {
-                field.saturating_sub(1)
-            } else {
-                field
-            };
-            let before = start.checked_sub(1).map_or(BOUNDARY, |at| text[at]);
-            if before.is_ascii_alphanumeric() && text[start].is_ascii_alphanumeric() {
-                continue;
-            }
-            hits.push(Hit {
-                literal: found.pattern().as_u32() as u16,
-                start: start as u16,
-                end: end as u16,
-                field: field as u8,
-                flags: flags(text, start, end, usize::from(fields[field].start)),
-            });
+        all.append(&mut whole);
+        if let Some(after) = rest.strip_prefix(')') {
+            *rest = after;
+            return Ok(all);
         }
-        hits
     }
-}
-
-fn flags(text: &[u8], start: usize, end: usize, field_start: usize) -> u8 {
-    let mut flags = 0;
-    let next = text.get(end).copied().unwrap_or(BOUNDARY);
-    if !(next.is_ascii_alphanumeric() && text[end - 1].is_ascii_alphanumeric()) {
-        flags |= WHOLE;
-    }
-    let mark = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte < 0x80;
-    if text[field_start..start].iter().rev().take(8).all(mark) && start - field_start <= 8 {
-        flags |= AT_START;
-    }
-    let rest = &text[end..];
-    if rest
-        .iter()
-        .take_while(|byte| **byte != BOUNDARY)
-        .take(8)
-        .all(mark)
-        && rest.iter().take(9).any(|byte| *byte == BOUNDARY)
-    {
-        flags |= AT_END;
-    }
-    let number = rest
-        .iter()
-        .take(4)
-        .find(|byte| !matches!(byte, b' ' | b':' | b'=' | b'(' | b'~' | b'[' | b'<'));
-    if number.is_some_and(u8::is_ascii_digit) {
-        flags |= NUMBER;
-    }
-    flags
 }

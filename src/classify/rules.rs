@@ -830,7 +830,12 @@ pub(super) const RULES: &[Rule] = &[
             "not found, verify",
             "on demand throughput isn't supported",
         ],
-        unless: &["rate limit*", "overloaded", "context (length|window|size)"],
+        unless: &[
+            "(currently|temporarily) unavailable",
+            "rate limit*",
+            "overloaded",
+            "context (length|window|size)",
+        ],
         matches: &[
             "404 The model `acme-429` does not exist or you do not have access to it.",
             "unknown model acme-2",

@@ -1,39 +1,35 @@
 //! Raw text → signals, in one pass and linear time.
 //!
-//! An error arrives as anything from `Connection error.` to JSON in JSON in a wrapper with a stack trace
-//! below. This file finds out what stands where and writes a *normalised text* in which rules can look for
-//! phrases without caring for the form:
+//! An error arrives as anything from `Connection error.` to JSON in JSON in a wrapper with a stack trace below. This
+//! file finds out what stands where and hands on *words* ([`Token`]) in which rules can look for phrases without
+//! caring for the form:
 //!
-//! * lower case; blanks, `_`, `-`, line ends and JSON escapes are one space; `RateLimitError` is
-//!   `rate limit error`: code and prose read the same;
-//! * the text falls into *fields*, each with its [`Origin`]: the provider's own message, a code, a page's
-//!   title, the page, or prose around;
-//! * what is only echoed (ids, model and parameter names, quoted names, user text, URLs, stack frames) is
-//!   not there at all: one [`OPAQUE`] byte stands for it, so that no rule can see it;
-//! * statuses are read where they stand as statuses (CL6), and nowhere else.
+//! * the text falls into *fields*, each with its [`Origin`]: the provider's own message, a code, a page's title, the
+//!   page, or prose around;
+//! * what is only echoed (ids, model and parameter names, quoted names, user text, URLs, stack frames) is not there at
+//!   all: one [`OPAQUE`] word stands for it, so that no rule can see it;
+//! * statuses are read where they stand as statuses (CL6), and nowhere else;
+//! * keys that carry delays are noted for the hints.
 //!
-//! Deliberately absent: a JSON parser. Errors are cut, doubly escaped, and often Python or JavaScript; the
-//! pass reads quotes, keys and brackets of any of them, and never fails.
+//! Deliberately absent: a JSON parser. Errors are cut, doubly escaped, and often Python or JavaScript; the pass reads
+//! quotes, keys and brackets of any of them, and never fails.
 
 use super::hint::{self, HintKind, KEY_LEN};
-
-/// Stands for something echoed.
-pub(super) const OPAQUE: u8 = 0x1E;
-/// Ends a field: phrases do not reach across it.
-pub(super) const BOUNDARY: u8 = 0x1F;
+use super::words::{
+    LONGEST, OPAQUE, Sense, Token, UNKNOWN, Vocabulary, comparison, is_alone, is_letter,
+};
 
 /// How much of the head and of the tail of a huge text is read, in bytes.
 const HEAD: usize = 8 * 1024;
 const TAIL: usize = 4 * 1024;
 /// The most bytes that are read of any text.
 pub(super) const WINDOW: usize = HEAD + TAIL;
-
-/// The most fields; later ones join the last.
-const FIELDS: usize = 96;
 /// How far behind a status its message may begin, in bytes.
 const STATUS_REACH: usize = 32;
 /// How deep strings may nest inside strings.
 const DEPTH: usize = 8;
+/// The most hint keys that are looked at.
+const HINT_KEYS: usize = 8;
 
 /// Who speaks in a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,13 +46,6 @@ pub enum Origin {
     Page,
 }
 
-/// A field of the normalised text: it begins at `start` and goes up to the next one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Field {
-    pub(super) start: u16,
-    pub(super) origin: Origin,
-}
-
 /// An HTTP status and where it stood in the source, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FoundStatus {
@@ -70,9 +59,6 @@ pub(super) struct KeyValue {
     pub(super) kind: HintKind,
     pub(super) at: usize,
 }
-
-/// The most hint keys that are looked at.
-const HINT_KEYS: usize = 8;
 
 /// The part of a text that is read: a bounded head, and a bounded tail of huge ones.
 #[derive(Clone, Copy)]
@@ -115,44 +101,45 @@ impl<'t> Window<'t> {
     }
 }
 
-/// Where the pass writes: room for the normalised text and for the way back to the source.
-pub(super) struct Scratch<'b> {
-    pub(super) text: &'b mut [u8],
-    pub(super) back: &'b mut [u16],
-}
-
 /// What the pass found.
 pub(super) struct Signals<'t, 'b> {
     window: Window<'t>,
-    text: &'b [u8],
-    back: &'b [u16],
-    fields: [Field; FIELDS],
-    field_count: usize,
+    tokens: &'b [Token],
     hint_keys: [Option<KeyValue>; HINT_KEYS],
     /// The status that counts: the innermost, which is the last.
     pub(super) status: Option<FoundStatus>,
 }
 
 impl<'t, 'b> Signals<'t, 'b> {
-    /// Reads `window`. `code` is a code that the host knows, which replaces those in the text.
-    pub(super) fn read(window: Window<'t>, code: Option<&str>, scratch: Scratch<'b>) -> Self {
-        let mut writer = Writer {
-            text: scratch.text,
-            back: scratch.back,
+    /// Reads `window` into `room`. `code` is a code that the host knows, which replaces those in the text.
+    pub(super) fn read(
+        window: Window<'t>,
+        code: Option<&str>,
+        vocabulary: &Vocabulary,
+        room: &'b mut [Token],
+    ) -> Self {
+        let mut out = Writer {
+            tokens: room,
             len: 0,
-            fields: [Field {
-                start: 0,
-                origin: Origin::Prose,
-            }; FIELDS],
-            field_count: 1,
+            limit: 0,
+            field: 0,
+            origin: Origin::Prose,
+            fresh: true,
+            first: true,
+            mark: 0,
         };
         let mut status = None;
         let mut hint_keys = [None; HINT_KEYS];
-        for (part, base) in [(window.head, 0), (window.tail, window.head.len())] {
+        let room = out.tokens.len();
+        for (part, base, limit) in [
+            (window.head, 0, room * 2 / 3),
+            (window.tail, window.head.len(), room),
+        ] {
             if part.is_empty() {
                 continue;
             }
-            let mut lexer = Lexer::new(part.as_bytes(), base, code.is_none(), &mut writer);
+            out.limit = if window.tail.is_empty() { room } else { limit };
+            let mut lexer = Lexer::new(part.as_bytes(), base, code.is_none(), vocabulary, &mut out);
             lexer.run();
             status = lexer.status.or(status);
             for found in lexer.hint_keys.into_iter().flatten() {
@@ -165,24 +152,15 @@ impl<'t, 'b> Signals<'t, 'b> {
             }
         }
         if let Some(code) = code {
-            writer.begin_field(Origin::Code);
-            let mut lexer = Lexer::new(code.as_bytes(), window.len(), true, &mut writer);
+            out.begin_field(Origin::Code);
+            let mut lexer = Lexer::new(code.as_bytes(), window.len(), true, vocabulary, &mut out);
             lexer.words_only();
         }
-        writer.boundary();
-        let Writer {
-            text,
-            back,
-            len,
-            fields,
-            field_count,
-        } = writer;
+        out.boundary();
+        let Writer { tokens, len, .. } = out;
         Self {
             window,
-            text: &text[..len],
-            back: &back[..len],
-            fields,
-            field_count,
+            tokens: &tokens[..len],
             hint_keys,
             status: status.map(|(status, start)| FoundStatus {
                 status,
@@ -197,89 +175,97 @@ impl<'t, 'b> Signals<'t, 'b> {
         (self.window.head, self.window.tail, self.window.tail_start)
     }
 
-    /// The normalised text.
-    pub(super) fn text(&self) -> &[u8] {
-        self.text
+    /// How many bytes were read of the source; words behind that are of a code that the host gave.
+    pub(super) fn window_len(&self) -> usize {
+        self.window.len()
     }
 
-    pub(super) fn fields(&self) -> &[Field] {
-        &self.fields[..self.field_count]
+    /// The words.
+    pub(super) fn tokens(&self) -> &[Token] {
+        self.tokens
     }
 
     pub(super) fn hint_keys(&self) -> impl Iterator<Item = KeyValue> {
         self.hint_keys.into_iter().flatten()
     }
 
-    /// The source's bytes that `start..end` of the normalised text came from; None if they came from
-    /// a code that the host gave.
-    pub(super) fn source_span(&self, start: usize, end: usize) -> Option<(usize, usize)> {
-        let first = usize::from(*self.back.get(start)?);
-        let last = usize::from(*self.back.get(end.checked_sub(1)?)?);
-        if last >= self.window.len() {
+    /// The source's bytes that the words `first..=last` came from; None if they came from a code that the host gave.
+    pub(super) fn source_span(&self, first: usize, last: usize) -> Option<(usize, usize)> {
+        let start = usize::from(self.tokens.get(first)?.start);
+        let end = usize::from(self.tokens.get(last)?.end);
+        if end > self.window.len() {
             return None;
         }
-        Some((
-            self.window.source_offset(first),
-            self.window.source_offset(last) + 1,
-        ))
+        // An end is that of the byte before it: the window may break off there.
+        let end = self.window.source_offset(end.saturating_sub(1)) + 1;
+        Some((self.window.source_offset(start), end))
     }
 }
 
-/// The normalised text while it is written.
+/// The words while they are written.
 struct Writer<'b> {
-    text: &'b mut [u8],
-    back: &'b mut [u16],
+    tokens: &'b mut [Token],
     len: usize,
-    fields: [Field; FIELDS],
-    field_count: usize,
+    /// No more than so many for now: the tail of a huge text has its own share.
+    limit: usize,
+    field: u8,
+    origin: Origin,
+    /// Nothing has been written since the field, or the structure in it, began.
+    fresh: bool,
+    /// No word has been written in the field.
+    first: bool,
+    /// The last mark since the last word, or 0.
+    mark: u8,
 }
 
 impl Writer<'_> {
-    fn push(&mut self, byte: u8, at: usize) {
-        if let (Some(text), Some(back)) = (self.text.get_mut(self.len), self.back.get_mut(self.len))
-        {
-            *text = byte;
-            *back = at as u16;
+    fn push(&mut self, word: (u16, u16), start: usize, end: usize, flags: u8) {
+        if self.len < self.limit {
+            let first = if self.first { Token::FIRST } else { 0 };
+            self.tokens[self.len] = Token {
+                word: word.0,
+                stem: word.1,
+                start: start as u16,
+                end: end as u16,
+                field: self.field,
+                origin: self.origin,
+                flags: flags | first,
+            };
             self.len += 1;
         }
+        // An echo leaves the next word the first one.
+        self.first &= word.0 == OPAQUE;
+        self.fresh = false;
+        self.mark = 0;
     }
 
-    fn last(&self) -> u8 {
-        self.len.checked_sub(1).map_or(BOUNDARY, |at| self.text[at])
+    /// The last word of the field, if there is one.
+    fn last(&self) -> Option<&Token> {
+        self.tokens[..self.len]
+            .last()
+            .filter(|token| token.field == self.field)
     }
 
-    /// One space, however many are asked for.
-    fn space(&mut self, at: usize) {
-        if !matches!(self.last(), b' ' | BOUNDARY) {
-            self.push(b' ', at);
-        }
+    fn last_word(&self) -> u16 {
+        self.last().map_or(UNKNOWN, |token| token.word)
     }
 
+    /// Structure begins or ends: what comes next is not the rest of a sentence.
     fn boundary(&mut self) {
-        if self.last() == b' ' {
-            self.len -= 1;
+        if let Some(last) = self.len.checked_sub(1) {
+            self.tokens[last].flags |= Token::LAST;
         }
-        if self.last() != BOUNDARY {
-            let at = self.back[self.len - 1];
-            self.push(BOUNDARY, usize::from(at));
-        }
-    }
-
-    fn origin(&self) -> Origin {
-        self.fields[self.field_count - 1].origin
+        self.fresh = true;
+        self.mark = 0;
     }
 
     fn begin_field(&mut self, origin: Origin) {
         self.boundary();
-        let start = self.len as u16;
-        let field = Field { start, origin };
-        let last = &mut self.fields[self.field_count - 1];
-        if last.start == start {
-            *last = field;
-        } else if self.field_count < FIELDS {
-            self.fields[self.field_count] = field;
-            self.field_count += 1;
+        if self.last().is_some() {
+            self.field = self.field.saturating_add(1);
         }
+        self.origin = origin;
+        self.first = true;
     }
 }
 
@@ -374,7 +360,7 @@ impl KeyRole {
     }
 }
 
-/// A string whose inside is being read, or an echoed container.
+/// A string whose inside is being read.
 #[derive(Clone, Copy)]
 struct Mode {
     /// Where it ends: the offset of the closing quote, escapes included.
@@ -393,6 +379,7 @@ struct Lexer<'t, 'w, 'b> {
     base: usize,
     /// Whether codes found in the text count.
     keep_codes: bool,
+    vocabulary: &'w Vocabulary,
     out: &'w mut Writer<'b>,
     at: usize,
     modes: [Mode; DEPTH],
@@ -403,9 +390,8 @@ struct Lexer<'t, 'w, 'b> {
     echo_above: Option<u32>,
     /// The role of the key whose value comes next.
     pending: Option<KeyRole>,
-    /// Quotes that have no partner further on: (quote, backslashes), not to be searched again.
+    /// Quotes that have no partner further on, by kind and escapes: not to be searched again.
     unclosed: [bool; 12],
-    line_start: bool,
     hint_keys: [Option<KeyValue>; HINT_KEYS],
     status: Option<(u16, usize)>,
 }
@@ -422,11 +408,18 @@ struct Quote {
 }
 
 impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
-    fn new(src: &'t [u8], base: usize, keep_codes: bool, out: &'w mut Writer<'b>) -> Self {
+    fn new(
+        src: &'t [u8],
+        base: usize,
+        keep_codes: bool,
+        vocabulary: &'w Vocabulary,
+        out: &'w mut Writer<'b>,
+    ) -> Self {
         Self {
             src,
             base,
             keep_codes,
+            vocabulary,
             out,
             at: 0,
             modes: [Mode {
@@ -440,7 +433,6 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             echo_above: None,
             pending: None,
             unclosed: [false; 12],
-            line_start: true,
             hint_keys: [None; HINT_KEYS],
             status: None,
         }
@@ -448,6 +440,15 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
 
     fn byte(&self, at: usize) -> u8 {
         self.src.get(at).copied().unwrap_or(0)
+    }
+
+    /// Up to the first byte that is not blank.
+    fn skip_blanks(&self, from: usize) -> usize {
+        let mut at = from;
+        while matches!(self.byte(at), b' ' | b'\t' | b'\n' | b'\r') {
+            at += 1;
+        }
+        at
     }
 
     fn run(&mut self) {
@@ -458,16 +459,10 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
                 self.out.begin_field(outer);
                 self.at = self.at.max(after);
             }
-            if self.at >= self.src.len() {
-                break;
-            }
-            let byte = self.src[self.at];
+            let byte = self.byte(self.at);
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => self.token(),
-                b' ' | b'\t' | b'_' | b'-' => {
-                    self.out.space(self.base + self.at);
-                    self.at += 1;
-                }
+                b' ' | b'\t' | b'_' | b'-' => self.at += 1,
                 b'\n' | b'\r' => self.newline(1),
                 b'\\' => self.escape(),
                 b'"' | b'\'' | b'`' => self.quote(Quote {
@@ -478,54 +473,76 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
                 b'{' | b'[' => self.open(byte),
                 b'}' | b']' => self.close(byte),
                 b'<' => self.angle(),
+                b'>' => self.comparison(b'>'),
                 b'/' | b'~' => self.slash(),
                 b',' | b';' => {
                     self.pending = None;
-                    self.plain(byte);
+                    self.mark(byte);
                 }
                 0x80.. => self.non_ascii(),
-                _ => self.plain(byte),
+                _ => self.mark(byte),
             }
         }
     }
 
-    /// Only letters and digits of a code that the host gave.
+    /// Only words, as in a code that the host gave.
     fn words_only(&mut self) {
         while self.at < self.src.len() {
             let end = self.word_end(self.at);
             if end > self.at {
-                self.emit_words(self.at, end);
+                self.emit_words(self.at, end, 0);
                 self.at = end;
             } else {
-                self.out.space(self.base + self.at);
                 self.at += 1;
             }
         }
     }
 
-    fn plain(&mut self, byte: u8) {
-        self.line_start = false;
-        if byte.is_ascii_control() {
-            self.out.space(self.base + self.at);
-        } else if self.echo_above.is_none() {
-            self.out.push(byte, self.base + self.at);
+    fn mark(&mut self, byte: u8) {
+        if self.echo_above.is_none() {
+            self.out.mark = byte;
+            // A colon or a dash may stand before the first word of all.
+            self.out.fresh &= matches!(byte, b'(' | b'*' | b'#' | b'|' | b':');
         }
         self.at += 1;
     }
 
-    fn opaque(&mut self) {
-        if self.echo_above.is_none() && self.out.last() != OPAQUE {
-            self.out.push(OPAQUE, self.base + self.at);
+    /// `<`, `<=`, `>`, `>=` between words say which is more.
+    fn comparison(&mut self, byte: u8) {
+        let or_equal = self.byte(self.at + 1) == b'=';
+        let len = 1 + usize::from(or_equal);
+        let previous = self.at.checked_sub(1).map_or(b' ', |at| self.src[at]);
+        let next = self.byte(self.at + len);
+        // Not the bracket of `<503>` or of a tag.
+        let compares = previous == b' '
+            && (next == b' ' || (next.is_ascii_digit() && (or_equal || byte == b'>')));
+        if !compares {
+            self.mark(byte);
+            return;
         }
+        if self.echo_above.is_none() {
+            let word = self.vocabulary.find(comparison(byte, or_equal).as_bytes());
+            let start = self.base + self.at;
+            self.out.push(word, start, start + len, 0);
+        }
+        self.at += len;
+    }
+
+    fn opaque(&mut self, end: usize) {
+        if self.echo_above.is_none() && self.out.last_word() != OPAQUE {
+            self.out
+                .push((OPAQUE, UNKNOWN), self.base + self.at, self.base + end, 0);
+        } else {
+            self.out.mark = 0;
+        }
+        self.at = end;
     }
 
     // ---- lines and stack frames
 
     /// A line end of `len` source bytes, real or escaped. A stack frame after it is echoed.
     fn newline(&mut self, len: usize) {
-        self.out.space(self.base + self.at);
         self.at += len;
-        self.line_start = true;
         let mut start = self.at;
         while matches!(self.byte(start), b' ' | b'\t') {
             start += 1;
@@ -553,7 +570,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         at
     }
 
-    /// `at name (place:1:2)`, `at place:1:2`, `at name(File.java:12)`: has a line number.
+    /// `at name (place:1:2)`, `at place:1:2`, `at name(File.java:12)`: has a line number or a bracket.
     fn is_frame_line(&self, start: usize) -> bool {
         let line = &self.src[start..self.line_end(start).min(start + 300)];
         line.windows(2)
@@ -580,45 +597,43 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
                 });
             }
             b'n' | b'r' => self.newline(escapes + 1),
-            b't' => {
-                self.out.space(self.base + start);
-                self.at = end + 1;
-            }
-            b'u' if self.unicode_escape(end) => {}
+            b't' => self.at = end + 1,
+            b'u' => match self.escaped_char(start) {
+                Some((c, after)) if is_letter(c) => {
+                    if self.echo_above.is_some() {
+                        self.at = after;
+                    } else {
+                        self.slow_word();
+                    }
+                }
+                Some((c, after)) => {
+                    if is_alone(c) {
+                        self.lone_char(c, after);
+                    } else {
+                        self.at = after;
+                    }
+                }
+                None => self.at = end + 1,
+            },
             _ => self.at = end,
         }
     }
 
-    /// `\u4f59` after the backslashes; surrogate pairs are left as a blank.
-    fn unicode_escape(&mut self, at: usize) -> bool {
-        let Some(digits) = self.src.get(at + 1..at + 5) else {
-            return false;
-        };
-        let Some(code) = std::str::from_utf8(digits)
-            .ok()
-            .and_then(|digits| u32::from_str_radix(digits, 16).ok())
-        else {
-            return false;
-        };
-        let source = self.base + self.at;
-        let end = self.base + at + 4;
-        match char::from_u32(code) {
-            Some(character) if character.is_ascii_control() => self.out.space(source),
-            Some(character) => {
-                let mut buffer = [0; 4];
-                let bytes = character.to_lowercase().next().unwrap_or(character);
-                let encoded = bytes.encode_utf8(&mut buffer).as_bytes();
-                if self.echo_above.is_none() {
-                    for (index, &byte) in encoded.iter().enumerate() {
-                        let last = index + 1 == encoded.len();
-                        self.out.push(byte, if last { end } else { source });
-                    }
-                }
-            }
-            None => self.out.space(source),
+    /// The character of `\u4f59` at the backslashes, and where it ends.
+    fn escaped_char(&self, at: usize) -> Option<(char, usize)> {
+        let mut digits = at;
+        while self.byte(digits) == b'\\' {
+            digits += 1;
         }
-        self.at = at + 5;
-        true
+        let hex = self.src.get(digits + 1..digits + 5)?;
+        if digits == at || self.byte(digits) != b'u' || !hex.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        let code = hex.iter().fold(0, |code, digit| {
+            code << 4 | char::from(*digit).to_digit(16).unwrap_or(0)
+        });
+        // Halves of surrogate pairs are no characters: what they stand for is no word either.
+        Some((char::from_u32(code).unwrap_or(' '), digits + 5))
     }
 
     /// The quote at `at`, if one stands there.
@@ -648,14 +663,16 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let mut at = from;
         let mut escapes = 0;
         while at < self.src.len() {
-            if self.src[at] == b'\\' {
+            let byte = self.src[at];
+            if byte == b'\\' {
                 escapes += 1;
                 at += 1;
                 continue;
             }
-            if let Some((byte, len)) = self.quote_at(at)
-                && byte == open.kind
+            if (byte == open.kind || byte == 0xE2)
                 && escapes == open.escapes
+                && let Some((byte, len)) = self.quote_at(at)
+                && byte == open.kind
                 // An apostrophe inside a word closes nothing.
                 && !(byte == b'\'' && self.byte(at + len).is_ascii_alphanumeric())
             {
@@ -672,7 +689,6 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let start = self.at;
         // A fence of three quotes no name.
         if quote.kind == b'`' && self.src[start..].starts_with(b"```") {
-            self.out.space(self.base + start);
             self.at = start + 3;
             return;
         }
@@ -680,15 +696,11 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let previous = start
             .checked_sub(1 + quote.escapes)
             .map_or(b' ', |at| self.src[at]);
-        self.line_start = false;
-        // An apostrophe: model's, doesn't.
+        // An apostrophe between words, or behind one, is no quote.
         if quote.kind == b'\''
             && previous.is_ascii_alphanumeric()
-            && (self.byte(inside).is_ascii_alphanumeric() || !self.opens_string(inside))
+            && !matches!(self.byte(inside), b'{' | b'[' | b'<')
         {
-            if self.echo_above.is_none() {
-                self.out.push(b'\'', self.base + start);
-            }
             self.at = inside;
             return;
         }
@@ -696,15 +708,13 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             self.at = inside;
             return;
         };
-        let text_end = end - quote.escapes;
+        let text_end = (end - quote.escapes).max(inside);
         let after = end + self.quote_at(end).map_or(1, |(_, len)| len);
-        if self.is_key(after)
-            && matches!(
-                trim_space(&self.out.text[..self.out.len]),
-                [] | [.., b',' | b'[' | b'(' | BOUNDARY]
-            )
-        {
-            self.key(inside, text_end.max(inside), self.colon_after(after) + 1);
+        let colon = self.skip_blanks(after);
+        let is_key =
+            self.byte(colon) == b':' || (self.byte(colon) == b'=' && self.byte(colon + 1) == b'>');
+        if is_key && (self.out.fresh || matches!(self.out.mark, b',' | b'[' | b'(')) {
+            self.key(inside, text_end, colon + 1);
             return;
         }
         let role = self.pending.take();
@@ -712,28 +722,30 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             self.at = after;
             return;
         }
-        let text = &self.src[inside..text_end.max(inside)];
+        let text = &self.src[inside..text_end];
         let is_structure = matches!(
             text.iter()
-                .copied()
-                .find(|byte| !byte.is_ascii_whitespace() && *byte != b'\\' && *byte != b'n'),
+                .find(|byte| !byte.is_ascii_whitespace() && !matches!(byte, b'\\' | b'n')),
             Some(b'{' | b'[')
         );
+        let string = Mode {
+            end: text_end,
+            after,
+            outer: self.out.origin,
+            is_structure,
+        };
         match role {
             Some(KeyRole::Echo | KeyRole::Unknown) => self.skip_to(after),
             Some(KeyRole::Code) if !self.keep_codes => self.skip_to(after),
             Some(KeyRole::Code) => {
-                self.status_value(inside, text_end);
-                self.enter(inside, text_end, after, Origin::Code, false);
+                if text.len() == 3 {
+                    self.note_status(inside);
+                }
+                self.enter(inside, string, Origin::Code);
             }
-            Some(KeyRole::Message) => {
-                self.enter(inside, text_end, after, Origin::Message, is_structure);
-            }
-            None if !is_structure && self.is_echo(quote, text) => {
-                self.opaque();
-                self.at = after;
-            }
-            None => self.enter(inside, text_end, after, self.out.origin(), is_structure),
+            Some(KeyRole::Message) => self.enter(inside, string, Origin::Message),
+            None if !is_structure && self.is_echo(quote, text) => self.opaque(after),
+            None => self.enter(inside, string, self.out.origin),
         }
     }
 
@@ -752,38 +764,19 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         self.at = value;
     }
 
-    /// Whether a quote right before `inside` begins a string though a letter stands before it (`b'{`).
-    fn opens_string(&self, inside: usize) -> bool {
-        matches!(self.byte(inside), b'{' | b'[' | b'<')
-    }
-
     fn skip_to(&mut self, at: usize) {
         self.out.boundary();
         self.at = at;
     }
 
     /// Reads the inside of a string as a field of its own.
-    fn enter(
-        &mut self,
-        inside: usize,
-        end: usize,
-        after: usize,
-        origin: Origin,
-        is_structure: bool,
-    ) {
-        let outer = self.out.origin();
+    fn enter(&mut self, inside: usize, string: Mode, origin: Origin) {
         if self.mode_count < DEPTH {
-            self.modes[self.mode_count] = Mode {
-                end,
-                after,
-                outer,
-                is_structure,
-            };
+            self.modes[self.mode_count] = string;
             self.mode_count += 1;
         }
         self.out.begin_field(origin);
         self.at = inside;
-        self.line_start = true;
     }
 
     /// Whether a quoted piece of prose is a name or somebody's words rather than the message itself.
@@ -791,125 +784,58 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         if quote.kind == b'`' {
             return true;
         }
-        let written = &self.out.text[..self.out.len];
+        let Some(last) = self.out.last() else {
+            return false;
+        };
         // The next of several quoted names.
-        if trim_space(written).ends_with(&[OPAQUE, b',']) {
+        if last.word == OPAQUE && self.out.mark == b',' {
             return true;
         }
-        let words = trim_marks(written);
-        let is_direct = trim_space(written).len() == words.len();
-        let last_word = words
-            .rsplit(|byte| !byte.is_ascii_lowercase())
-            .next()
-            .unwrap_or_default();
+        let sense = self.vocabulary.sense(last.word);
         let is_name = !text.iter().any(u8::is_ascii_whitespace);
         if is_name {
-            // A single quoted word that is the whole text is the text, and one called a code is one.
-            let is_code = matches!(
-                last_word,
-                b"code" | b"type" | b"reason" | b"status" | b"error"
-            );
-            return !text.is_empty() && self.out.len > 0 && !is_code;
+            // A quoted word that is called a code is one.
+            return !text.is_empty() && sense != Sense::Code;
         }
-        if matches!(
-            last_word,
-            b"value"
-                | b"values"
-                | b"got"
-                | b"input"
-                | b"received"
-                | b"parameter"
-                | b"field"
-                | b"name"
-                | b"property"
-                | b"enum"
-                | b"entry"
-                | b"listed"
-                | b"excerpt"
-                | b"content"
-                | b"text"
-                | b"prompt"
-                | b"query"
-                | b"title"
-                | b"question"
-                | b"found"
-                | b"snippet"
-        ) {
+        if matches!(sense, Sense::Value | Sense::Got) {
             return true;
         }
         // `403 Forbidden "Your team has …"`: what stands behind a status and its phrase is the message.
         let follows_status = self
             .status
             .is_some_and(|(_, at)| self.base + self.at - at <= STATUS_REACH);
-        // Words in quotes right after a word are quoted by the message; after a colon, a bracket or a
-        // number they are the message.
-        is_direct
-            && words.last().is_some_and(u8::is_ascii_lowercase)
-            && !follows_status
-            && !matches!(
-                last_word,
-                b"limit"
-                    | b"metric"
-                    | b"quota"
-                    | b"error"
-                    | b"message"
-                    | b"reason"
-                    | b"because"
-                    | b"says"
-                    | b"said"
-                    | b"response"
-                    | b"body"
-                    | b"with"
-                    | b"returned"
-                    | b"desc"
-            )
-    }
-
-    /// Whether a colon follows a string that ends at `after`, and it is the colon of a key.
-    fn is_key(&self, after: usize) -> bool {
-        let colon = self.colon_after(after);
-        self.byte(colon) == b':' || (self.byte(colon) == b'=' && self.byte(colon + 1) == b'>')
-    }
-
-    fn colon_after(&self, after: usize) -> usize {
-        let mut at = after;
-        while matches!(self.byte(at), b' ' | b'\t' | b'\n' | b'\r') {
-            at += 1;
-        }
-        at
+        // Words in quotes right after a word are quoted by the message; after a colon, a bracket or a number they are
+        // the message.
+        let is_direct = self.out.mark == 0 && last.word != OPAQUE && !last.has(Token::NUMBER);
+        is_direct && !follows_status && !matches!(sense, Sense::Words | Sense::Status | Sense::Code)
     }
 
     // ---- brackets and pages
 
     fn open(&mut self, byte: u8) {
-        self.line_start = false;
         let role = self.pending.take();
         if role == Some(KeyRole::Echo) && self.echo_above.is_none() {
             self.echo_above = Some(self.depth);
         }
         self.depth += 1;
-        if self.echo_above.is_none() {
-            if byte == b'{' {
-                self.out.boundary();
-            } else {
-                self.out.push(byte, self.base + self.at);
-            }
-        }
-        self.at += 1;
+        self.bracket(byte, b'{');
     }
 
     fn close(&mut self, byte: u8) {
-        self.line_start = false;
         self.pending = None;
         self.depth = self.depth.saturating_sub(1);
         if self.echo_above.is_some_and(|depth| self.depth <= depth) {
             self.echo_above = None;
         }
+        self.bracket(byte, b'}');
+    }
+
+    fn bracket(&mut self, byte: u8, brace: u8) {
         if self.echo_above.is_none() {
-            if byte == b'}' {
+            if byte == brace {
                 self.out.boundary();
             } else {
-                self.out.push(byte, self.base + self.at);
+                self.out.mark = byte;
             }
         }
         self.at += 1;
@@ -941,7 +867,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             | b"path" => Origin::Page,
             b"!" if rest.starts_with(b"<!--") => Origin::Page,
             _ => {
-                self.plain(b'<');
+                self.comparison(b'<');
                 return;
             }
         };
@@ -964,31 +890,24 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             &lower[..len],
             b"span" | b"a" | b"b" | b"i" | b"strong" | b"em" | b"br"
         );
-        if inline {
-            self.out.space(self.base + self.at);
-        } else {
+        if !inline {
             self.out.begin_field(origin);
         }
         self.at = (at + 1).min(self.src.len());
-        self.line_start = true;
     }
 
     /// A path, or just a slash.
     fn slash(&mut self) {
         let previous = self.at.checked_sub(1).map_or(b' ', |at| self.src[at]);
-        if previous.is_ascii_alphanumeric() {
-            self.plain(self.src[self.at]);
-            return;
+        if !previous.is_ascii_alphanumeric() {
+            let end = self.name_end(self.at);
+            let text = &self.src[self.at..end];
+            if text.iter().filter(|byte| **byte == b'/').count() >= 2 && text.len() > 3 {
+                self.opaque(end);
+                return;
+            }
         }
-        let end = self.name_end(self.at);
-        let text = &self.src[self.at..end];
-        let is_path = text.iter().filter(|byte| **byte == b'/').count() >= 2 && text.len() > 3;
-        if is_path {
-            self.opaque();
-            self.at = end;
-        } else {
-            self.plain(self.src[self.at]);
-        }
+        self.mark(b'/');
     }
 
     /// Up to the end of something without blanks, quotes and closing brackets.
@@ -1008,6 +927,8 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         at
     }
 
+    // ---- words, names and numbers
+
     fn non_ascii(&mut self) {
         if let Some((kind, len)) = self.quote_at(self.at) {
             self.quote(Quote {
@@ -1017,39 +938,94 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             });
             return;
         }
-        self.line_start = false;
-        let len = match self.src[self.at] {
+        let (c, len) = self.char_at(self.at);
+        if is_letter(c) {
+            if self.echo_above.is_some() {
+                self.at += len;
+            } else {
+                self.slow_word();
+            }
+        } else if is_alone(c) {
+            self.lone_char(c, self.at + len);
+        } else {
+            // Blanks, rules of tables, bullets, dashes, the marks of other scripts.
+            if matches!(c, '，' | '；' | '、') {
+                self.out.mark = b',';
+            } else if matches!(c, '：') {
+                self.out.mark = b':';
+            }
+            self.at += len;
+        }
+    }
+
+    /// The character at `at` and its length in bytes; a byte that is none counts as a blank.
+    fn char_at(&self, at: usize) -> (char, usize) {
+        let len = match self.byte(at) {
             0xF0.. => 4,
             0xE0.. => 3,
-            _ => 2,
+            0xC0.. => 2,
+            _ => 1,
         };
-        let end = (self.at + len).min(self.src.len());
-        let bytes = &self.src[self.at..end];
-        match bytes {
-            // Blanks, rules of tables and bullets separate words; so does a replacement character.
-            [0xC2, 0xA0 | 0xB7]
-            | [
-                0xE2,
-                0x80,
-                0x80..=0x8F | 0x93..=0x94 | 0xA2 | 0xA6 | 0xA8..=0xAF,
-            ]
-            | [0xE2, 0x88, 0x99]
-            | [0xE2, 0x94..=0x97 | 0x8E, _]
-            | [0xE3, 0x80, 0x80]
-            | [0xEF, 0xBF, 0xBD] => {
-                self.out.space(self.base + self.at);
-            }
-            _ if self.echo_above.is_some() => {}
-            _ => {
-                for (index, &byte) in bytes.iter().enumerate() {
-                    self.out.push(byte, self.base + self.at + index);
-                }
-            }
+        let bytes = self.src.get(at..at + len).unwrap_or_default();
+        match std::str::from_utf8(bytes)
+            .ok()
+            .and_then(|text| text.chars().next())
+        {
+            Some(c) => (c, len),
+            None => (' ', 1),
+        }
+    }
+
+    /// A character that is a word.
+    fn lone_char(&mut self, c: char, end: usize) {
+        if self.echo_above.is_none() {
+            let mut buffer = [0; 4];
+            let word = self.vocabulary.find(c.encode_utf8(&mut buffer).as_bytes());
+            self.out.push(word, self.base + self.at, self.base + end, 0);
         }
         self.at = end;
     }
 
-    // ---- words, names and numbers
+    /// A word with letters beyond ASCII, escaped or not.
+    fn slow_word(&mut self) {
+        let start = self.at;
+        let mut buffer = [0; LONGEST];
+        let mut len = 0;
+        let mut at = start;
+        loop {
+            let (c, next) = match self.byte(at) {
+                0x80.. => {
+                    let (c, len) = self.char_at(at);
+                    (c, at + len)
+                }
+                b'\\' => match self.escaped_char(at) {
+                    Some((c, after)) if c > '\x7f' => (c, after),
+                    _ => break,
+                },
+                byte => (char::from(byte), at + 1),
+            };
+            if !is_letter(c) {
+                break;
+            }
+            for lower in c.to_lowercase() {
+                let mut bytes = [0; 4];
+                for byte in lower.encode_utf8(&mut bytes).bytes() {
+                    // A longer word is none that a rule knows.
+                    if len < LONGEST {
+                        buffer[len] = byte;
+                    }
+                    len += 1;
+                }
+            }
+            at = next;
+        }
+        let word = match buffer.get(..len) {
+            Some(word) => self.vocabulary.find(word),
+            None => (UNKNOWN, UNKNOWN),
+        };
+        self.out.push(word, self.base + start, self.base + at, 0);
+        self.at = at.max(start + 1);
+    }
 
     fn word_end(&self, from: usize) -> usize {
         let mut at = from;
@@ -1066,83 +1042,102 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let mut joined = false;
         let mut has_at = false;
         let (mut digits, mut letters, mut lower) = (false, false, false);
-        while end < self.src.len() {
-            let byte = self.src[end];
+        while let Some(byte) = self.src.get(end) {
             match byte {
-                b'0'..=b'9' => digits = true,
                 b'a'..=b'z' => {
                     letters = true;
                     lower = true;
                 }
+                b'0'..=b'9' => digits = true,
                 b'A'..=b'Z' => letters = true,
                 b'-' | b'_' | b'.' | b'/' | b'@' | b'%' | b'+'
                     if self.byte(end + 1).is_ascii_alphanumeric() =>
                 {
                     joined = true;
-                    has_at |= byte == b'@';
+                    has_at |= *byte == b'@';
                 }
                 _ => break,
             }
             end += 1;
         }
-        let line_start = std::mem::replace(&mut self.line_start, false);
-        if self.byte(end) == b':' && self.src[end..].starts_with(b"://") {
+        let after = self.byte(end);
+        if after == b':' && self.src[end..].starts_with(b"://") {
             self.url(end);
             return;
         }
         let starts_with_letter = self.src[start].is_ascii_alphabetic();
         // A key without quotes, as JavaScript and Rust write it: { code: 'x', message: "y" }
-        if starts_with_letter
+        if after == b':'
+            && starts_with_letter
             && self.depth > 0
+            && (self.out.fresh || self.out.mark == b',')
             && self.modes[..self.mode_count]
                 .last()
                 .is_none_or(|mode| mode.is_structure)
-            && self.byte(end) == b':'
-            && matches!(
-                trim_space(&self.out.text[..self.out.len]),
-                [] | [.., b',' | BOUNDARY]
-            )
         {
             self.key(start, end, end + 1);
             return;
         }
-        let in_code = self.out.origin() == Origin::Code;
         if self.echo_above.is_some() {
             self.at = end;
             return;
         }
-        if has_at || (joined && digits && letters && lower && starts_with_letter && !in_code) {
-            self.opaque();
-            self.at = end;
+        let is_name = joined && digits && letters && lower && starts_with_letter;
+        if has_at || (is_name && self.out.origin != Origin::Code) {
+            self.opaque(end);
             return;
         }
         if starts_with_letter && let Some(end) = self.id_end(start) {
-            self.opaque();
-            self.at = end;
+            self.opaque(end);
             return;
         }
         // Only the first run: what it is joined to comes next.
-        let word_end = self.word_end(start);
-        if starts_with_letter {
-            self.emit_words(start, word_end);
+        let word_end = if joined { self.word_end(start) } else { end };
+        if word_end == end && (after >= 0xC3 || after == b'\\') && self.goes_on(end) {
+            self.slow_word();
+        } else if starts_with_letter {
+            let end = self.emit_words(start, word_end, 0);
+            self.at = self.past_apostrophe(end);
         } else {
-            self.number(start, word_end, line_start);
+            self.number(start, word_end);
         }
-        self.at = word_end;
+    }
+
+    /// Whether a word goes on with a letter beyond ASCII.
+    fn goes_on(&self, at: usize) -> bool {
+        let next = match self.byte(at) {
+            b'\\' => self.escaped_char(at).map(|(c, _)| c),
+            _ => Some(self.char_at(at).0),
+        };
+        next.is_some_and(|c| c > '\x7f' && is_letter(c))
+    }
+
+    /// Behind `'s`, which says nothing.
+    fn past_apostrophe(&self, at: usize) -> usize {
+        let Some((b'\'', len)) = self.quote_at(at) else {
+            return at;
+        };
+        if self.byte(at + len) == b's' && !self.byte(at + len + 1).is_ascii_alphanumeric() {
+            at + len + 1
+        } else {
+            at
+        }
     }
 
     /// The end of `request id: abc`, `Request-ID abc`, `trace_id=abc`, if such a thing begins here.
     fn id_end(&self, start: usize) -> Option<usize> {
         let rest = &self.src[start..];
+        if !matches!(rest[0] | 0x20, b'r' | b't' | b'c' | b's') {
+            return None;
+        }
         let word = ["request", "req", "trace", "correlation", "session", "call"]
             .iter()
             .find(|word| starts_with_ignoring_case(rest, word.as_bytes()))?;
         let rest = &rest[word.len()..];
-        let rest = rest
-            .strip_prefix(b" ")
-            .or_else(|| rest.strip_prefix(b"-"))
-            .or_else(|| rest.strip_prefix(b"_"))
-            .unwrap_or(rest);
+        let rest = match rest {
+            [b' ' | b'-' | b'_', rest @ ..] => rest,
+            rest => rest,
+        };
         if !starts_with_ignoring_case(rest, b"id") {
             return None;
         }
@@ -1165,67 +1160,104 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
     /// A URL is echoed, but for the anchor of an error-code page, which is the provider's.
     fn url(&mut self, scheme_end: usize) {
         let end = self.name_end(scheme_end);
+        if self.echo_above.is_some() {
+            self.at = end;
+            return;
+        }
         let url = &self.src[scheme_end..end];
-        if let Some(at) = url.windows(11).position(|window| window == b"error-code#") {
-            self.out.space(self.base + self.at);
-            let from = scheme_end + at;
-            let mut at = from;
-            while at < end {
-                let word_end = self.word_end(at);
-                if word_end > at {
-                    self.emit_words(at, word_end);
-                    at = word_end;
-                } else {
-                    self.out.space(self.base + at);
-                    at += 1;
-                }
+        let Some(anchor) = url.windows(11).position(|window| window == b"error-code#") else {
+            self.opaque(end);
+            return;
+        };
+        let mut at = scheme_end + anchor;
+        while at < end {
+            let word_end = self.word_end(at).min(end);
+            if word_end > at {
+                self.emit_words(at, word_end, 0);
             }
-        } else {
-            self.opaque();
+            at = word_end.max(at + 1);
         }
         self.at = end;
     }
 
-    /// Letters and digits in lower case, words of `CamelCase` apart.
-    fn emit_words(&mut self, start: usize, end: usize) {
+    /// The words of a run of ASCII letters and digits, those of `CamelCase` apart; `n't` is part of a word. Returns the
+    /// end.
+    fn emit_words(&mut self, start: usize, end: usize, flags: u8) -> usize {
+        let mut buffer = [0; LONGEST];
+        let mut len = 0;
+        let mut word_start = start;
         let mut previous = 0_u8;
-        for at in start..end {
+        let mut at = start;
+        while at < end {
             let byte = self.src[at];
             if byte.is_ascii_uppercase() && at > start {
                 let next_lower = at + 1 < end && self.src[at + 1].is_ascii_lowercase();
                 if previous.is_ascii_lowercase()
-                    || previous.is_ascii_digit() && next_lower
-                    || (previous.is_ascii_uppercase() && next_lower)
+                    || (next_lower && (previous.is_ascii_digit() || previous.is_ascii_uppercase()))
                 {
-                    self.out.space(self.base + at);
+                    self.emit(&buffer, len, word_start, at, flags);
+                    word_start = at;
+                    len = 0;
                 }
             }
-            self.out.push(byte.to_ascii_lowercase(), self.base + at);
+            // A longer word is none that a rule knows.
+            if len < LONGEST {
+                buffer[len] = byte.to_ascii_lowercase();
+            }
+            len += 1;
             previous = byte;
+            at += 1;
         }
+        // isn't, you've: what follows the apostrophe belongs to the word.
+        let mut word_end = end;
+        if let Some((b'\'', quote)) = self.quote_at(end) {
+            let more = self.word_end(end + quote) - end - quote;
+            let rest = &self.src[end + quote..end + quote + more];
+            if matches!(rest, b"t" | b"ve" | b"re" | b"d" | b"ll" | b"m") && len + more <= LONGEST {
+                buffer[len..len + more].copy_from_slice(rest);
+                len += more;
+                word_end = end + quote + more;
+            }
+        }
+        self.emit(&buffer, len, word_start, word_end, flags);
+        word_end
     }
 
-    fn number(&mut self, start: usize, end: usize, line_start: bool) {
-        if end - start == 3 && self.is_status(start, end, line_start) {
-            self.note_status(start, end);
+    fn emit(&mut self, buffer: &[u8; LONGEST], len: usize, start: usize, end: usize, flags: u8) {
+        let word = match buffer.get(..len) {
+            Some(word) => self.vocabulary.find(word),
+            None => (UNKNOWN, UNKNOWN),
+        };
+        self.out
+            .push(word, self.base + start, self.base + end, flags);
+    }
+
+    fn number(&mut self, start: usize, word_end: usize) {
+        // 1,500 and 2.5 are one number.
+        let mut end = word_end;
+        while matches!(self.byte(end), b'.' | b',') && self.byte(end + 1).is_ascii_digit() {
+            end = self.word_end(end + 1);
         }
-        for at in start..end {
-            let byte = self.src[at].to_ascii_lowercase();
-            self.out.push(byte, self.base + at);
+        if end - start == 3 && self.is_status(start, end) {
+            self.note_status(start);
         }
+        self.emit_words(start, end, Token::NUMBER);
         // The value of a code that is a bare number has ended.
         if self.pending.take() == Some(KeyRole::Code) {
             self.out.boundary();
         }
+        self.at = end;
     }
 
-    fn note_status(&mut self, start: usize, end: usize) {
-        let digits = &self.src[start..end];
-        if let [
-            hundreds @ b'4'..=b'5',
-            tens @ b'0'..=b'9',
-            ones @ b'0'..=b'9',
-        ] = *digits
+    /// Notes the three digits at `start` if they are those of an error.
+    fn note_status(&mut self, start: usize) {
+        if let Some(
+            &[
+                hundreds @ b'4'..=b'5',
+                tens @ b'0'..=b'9',
+                ones @ b'0'..=b'9',
+            ],
+        ) = self.src.get(start..start + 3)
         {
             let value = |digit: u8| u16::from(digit - b'0');
             let status = 100 * value(hundreds) + 10 * value(tens) + value(ones);
@@ -1233,68 +1265,57 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         }
     }
 
-    /// The string value of a status or code, when it is one: `"code":"429"`.
-    fn status_value(&mut self, start: usize, end: usize) {
-        if end == start + 3 {
-            self.note_status(start, end);
-        }
-    }
-
     /// CL6: whether the three digits stand where a status stands.
-    fn is_status(&self, start: usize, end: usize, line_start: bool) -> bool {
+    fn is_status(&self, start: usize, end: usize) -> bool {
         let previous = start.checked_sub(1).map_or(b' ', |at| self.src[at]);
         let next = self.byte(end);
         let after = self.byte(end + 1);
-        // Part of something longer: an id, a size, a price, a path, a version, a share, a decimal.
+        // Part of something longer: an id, a size, a price, a path, a version, a share, a time.
         if matches!(
             previous,
             b'-' | b'_' | b'.' | b'/' | b'$' | b'@' | b'+' | b'*' | b'~'
         ) || matches!(next, b'-' | b'_' | b'/' | b'%' | b'@' | b'*')
-            || (matches!(next, b'.' | b',' | b':') && after.is_ascii_digit())
+            || (next == b':' && after.is_ascii_digit())
             || (matches!(previous, b',' | b':')
                 && start >= 2
                 && self.src[start - 2].is_ascii_digit())
         {
             return false;
         }
-        if self.pending == Some(KeyRole::Code) {
+        match self.pending {
+            Some(KeyRole::Code) => return true,
+            Some(KeyRole::Message | KeyRole::Echo | KeyRole::Unknown) => return false,
+            None => {}
+        }
+        if self.out.origin == Origin::Title {
             return true;
         }
-        if self.pending.is_some() {
-            return false;
-        }
-        if self.out.origin() == Origin::Title {
-            return true;
-        }
-        let written = &self.out.text[..self.out.len];
-        let field_start = self.out.fields[self.out.field_count - 1].start as usize;
-        let before = written.get(field_start..).unwrap_or_default();
-        let words = trim_marks(before);
         // At the start of the text or of the provider's message.
-        if words.is_empty() {
+        let Some(last) = self.out.last() else {
             return !self.counts_things(end);
-        }
-        let last_word_start = words
-            .iter()
-            .rposition(|byte| !byte.is_ascii_alphanumeric())
-            .map_or(0, |at| at + 1);
-        let last_word = &words[last_word_start..];
-        let bracketed = matches!(previous, b'(' | b'[') && matches!(next, b')' | b']');
-        match last_word {
-            b"http" | b"status" | b"code" | b"error" | b"err" | b"exception" | b"returned"
-            | b"responded" | b"response" | b"got" | b"failed" | b"gateway" | b"statuscode"
-            | b"msg" | b"received" | b"httperror" | b"failure" | b"refused" | b"rejected"
-            | b"errors" => !self.counts_things(end),
-            // HTTP/1.1 429, HTTP/2 400
-            [b'0'..=b'9'] if words.len() >= 6 && ends_with_http(words, last_word_start) => true,
-            // A status said twice: 500 500 {...}
-            [b'4'..=b'5', b'0'..=b'9', b'0'..=b'9'] => self.status.is_some(),
-            _ => {
-                (line_start && self.is_reason(end))
-                    || self.is_reason(end)
-                    || (bracketed && self.byte(end + 1) == b':')
+        };
+        match self.vocabulary.sense(last.word) {
+            Sense::Status | Sense::Http | Sense::Code | Sense::Got => {
+                return !self.counts_things(end);
             }
+            Sense::None | Sense::Value | Sense::Words => {}
         }
+        // HTTP/1.1 429, HTTP/2 400; and a status said twice: 500 500 {...}
+        let tokens = &self.out.tokens[..self.out.len];
+        let before_version = tokens
+            .iter()
+            .rev()
+            .take(3)
+            .find(|token| !token.has(Token::NUMBER));
+        let is_version = last.has(Token::NUMBER)
+            && last.end - last.start == 1
+            && before_version.is_some_and(|token| self.vocabulary.sense(token.word) == Sense::Http);
+        let is_twice = self
+            .status
+            .is_some_and(|(_, at)| at == usize::from(last.start));
+        let is_bracketed =
+            matches!(previous, b'(' | b'[') && matches!(next, b')' | b']') && after == b':';
+        is_version || is_twice || is_bracketed || self.is_reason(end)
     }
 
     /// Whether what follows the number is what it counts: `error 500 tokens`.
@@ -1345,40 +1366,6 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         .iter()
         .any(|reason| starts_with_ignoring_case(rest, reason.as_bytes()))
     }
-}
-
-fn trim_space(text: &[u8]) -> &[u8] {
-    text.strip_suffix(b" ").unwrap_or(text)
-}
-
-/// Without blanks and marks at the end: what separates a word from the number that belongs to it.
-fn trim_marks(text: &[u8]) -> &[u8] {
-    let end = text
-        .iter()
-        .rposition(|byte| {
-            !matches!(
-                *byte,
-                b' ' | b':'
-                    | b'='
-                    | b'('
-                    | b'['
-                    | b'<'
-                    | b'#'
-                    | b'|'
-                    | b'{'
-                    | b'"'
-                    | b'\''
-                    | BOUNDARY
-            )
-        })
-        .map_or(0, |at| at + 1);
-    &text[..end]
-}
-
-/// Whether the words end with `http/1.1` or `http/2`, of which the last digit begins at `digit`.
-fn ends_with_http(words: &[u8], digit: usize) -> bool {
-    let head = &words[..digit];
-    head.ends_with(b"http/") || head.ends_with(b"http/1.")
 }
 
 fn starts_with_ignoring_case(text: &[u8], prefix: &[u8]) -> bool {
