@@ -1308,7 +1308,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             .take(3)
             .find(|token| !token.has(Token::NUMBER));
         let is_version = last.has(Token::NUMBER)
-            && last.end - last.start == 1
+            && last.end - last.start <= 3
             && before_version.is_some_and(|token| self.vocabulary.sense(token.word) == Sense::Http);
         let is_twice = self
             .status
