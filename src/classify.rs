@@ -442,7 +442,7 @@ impl Classifier {
     /// The same with everything that led to it: signals, the rules that lost and why, details.
     #[must_use]
     pub fn explain(&self, text: &str, facts: &ErrorFacts<'_>, now: UnixMillis) -> Explanation {
-        self.read(text, facts, now, |reading| explain::explain(reading))
+        self.read(text, facts, now, explain::explain)
     }
 
     fn read<T>(

@@ -9,6 +9,10 @@ use crate::settings::SettingsPatch;
 
 /// One input of the machine (SPEC section 2).
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "an input is made, handed in and gone: a box would allocate on each message"
+)]
 // Exhaustive on purpose: the transition table of SPEC section 4 names exactly these.
 pub enum Input<'m> {
     /// A model call has ended (EF1 says when to hand it in).

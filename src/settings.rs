@@ -440,7 +440,7 @@ impl SettingKind {
                 unit,
                 nullable: true,
             },
-            other => other,
+            Self::Bool | Self::Choice(_) => self,
         }
     }
 }
@@ -740,7 +740,6 @@ pub struct SettingsPatch {
 
 impl SettingsPatch {
     /// Starts empty.
-    #[must_use]
     pub fn builder() -> SettingsBuilder {
         SettingsBuilder::default()
     }

@@ -54,7 +54,7 @@ impl Stepper {
     /// `defaults` are the milliseconds since the epoch and the entropy for a line that has none. A bad
     /// line is answered by `{"error":"…"}` and leaves the machine as it was.
     pub fn line(&mut self, line: &[u8], defaults: (u64, u64)) -> String {
-        let answer = match InputLine::parse(line) {
+        match InputLine::parse(line) {
             Ok(line) => {
                 let ambient = line.ambient(defaults);
                 let effects = self.machine.handle(line.body.input(&self.latest), ambient);
@@ -66,8 +66,7 @@ impl Stepper {
                 })
             }
             Err(error) => to_line(&ErrorAnswer { error }),
-        };
-        answer
+        }
     }
 }
 

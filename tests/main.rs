@@ -1,6 +1,11 @@
 //! One binary: a module a subject. Tests are named after the rules of the specification.
 
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a test looks at what it is about"
+)]
+#![allow(clippy::disallowed_methods, reason = "tests are shells")]
 
 mod support;
 

@@ -180,23 +180,18 @@ fn st_table_rows_that_stand_for_several_inputs() {
         (&[disable(), E(R)], &[E(R)]),
         (&[Ok], &[OkLength]),
     ];
-    for column in 0..STATES.len() {
+    for (column, state) in STATES.iter().enumerate() {
         for (one, other) in &alike[..2] {
             let shown = |inputs: &[Do]| {
                 let mut world = in_state(column);
                 let effects = symbols(&world.play(inputs));
                 (effects, world.machine.phase().name())
             };
-            assert_eq!(
-                shown(one),
-                shown(other),
-                "{one:?} and {other:?} in {}",
-                STATES[column]
-            );
+            assert_eq!(shown(one), shown(other), "{one:?} and {other:?} in {state}");
         }
         let fatal = symbols(&in_state(column).play(&[E(F)]));
         let off = symbols(&in_state(column).play(&[disable(), E(R)]));
-        assert_eq!(format!("– · {fatal}"), off, "fatal in {}", STATES[column]);
+        assert_eq!(format!("– · {fatal}"), off, "fatal in {state}");
         let stop = in_state(column).play(&[Ok]);
         let length = in_state(column).play(&[OkLength]);
         assert_eq!(stop, length);

@@ -39,8 +39,13 @@ pub(super) struct Rule {
     /// What it is of which there is too much.
     pub(super) about: Option<OverflowUnit>,
     /// Texts that it decides.
+    #[cfg_attr(
+        not(feature = "rules"),
+        allow(dead_code, reason = "read by tests and by rule files")
+    )]
     pub(super) matches: &'static [&'static str],
     /// Texts that it must not decide.
+    #[cfg_attr(not(test), allow(dead_code, reason = "read by tests"))]
     pub(super) misses: &'static [&'static str],
 }
 

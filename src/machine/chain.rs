@@ -464,7 +464,7 @@ impl Chains {
 
     /// Closes the chain instead of making the retry number `attempt` (NU2), then the check of ST6.
     fn give_up<'m>(
-        &mut self,
+        &self,
         attempt: u32,
         failed: Failed<'m>,
         reason: EndReason,

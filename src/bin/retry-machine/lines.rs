@@ -115,6 +115,6 @@ pub fn open(file: &Path) -> io::Result<(Box<dyn BufRead>, Option<u64>)> {
     if metadata.is_dir() {
         return Err(io::Error::other("is a directory; give the files in it"));
     }
-    let size = metadata.is_file().then(|| metadata.len());
+    let size = metadata.is_file().then_some(metadata.len());
     Ok((Box::new(BufReader::with_capacity(1 << 18, open)), size))
 }

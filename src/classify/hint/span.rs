@@ -89,10 +89,7 @@ pub(super) fn with_units(text: &str) -> Option<u64> {
     let mut rest = text;
     let mut last_unit = u64::MAX;
     let mut any = false;
-    loop {
-        let Some((value, unit, after)) = part(rest) else {
-            break;
-        };
+    while let Some((value, unit, after)) = part(rest) {
         // Parts go down: `1h 2m`, never `2m 1h`.
         if unit >= last_unit {
             break;

@@ -1,6 +1,6 @@
 //! One recorded run through a fresh machine, in virtual time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
 use std::mem;
 use std::sync::Arc;
@@ -424,7 +424,7 @@ impl Run {
 
 /// The entries of one branch of a history file.
 pub struct Branch {
-    ids: HashSet<String>,
+    ids: BTreeSet<String>,
 }
 
 impl Branch {
@@ -434,7 +434,7 @@ impl Branch {
         reader: io::Result<(Box<dyn BufRead>, Option<u64>)>,
         max_line: usize,
     ) -> Result<Self, Stop> {
-        let mut parents: HashMap<String, Option<String>> = HashMap::new();
+        let mut parents: BTreeMap<String, Option<String>> = BTreeMap::new();
         let mut lines = Lines::new(reader?.0, max_line);
         while let Some(line) = lines.next_line()? {
             if let Line::Whole(line) = line
@@ -444,7 +444,7 @@ impl Branch {
                 parents.insert(entry.id.clone(), entry.parent.clone());
             }
         }
-        let mut ids = HashSet::new();
+        let mut ids = BTreeSet::new();
         let mut next = Some(leaf.to_owned());
         while let Some(id) = next {
             let Some(parent) = parents.get(&id) else {
