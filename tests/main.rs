@@ -15,6 +15,7 @@ mod classify;
 mod cli;
 #[cfg(feature = "json")]
 mod delays;
+mod hints;
 mod machine;
 mod properties;
 #[cfg(feature = "json")]

@@ -1,23 +1,31 @@
 //! Delay hints (SPEC section 7): how long the server said to wait, from headers, keys and words.
 //!
 //! Every form that is found is a candidate; the longest credible one counts (HI2). A span stays a span; a
-//! date or a clock time becomes an instant. An instant in a header is taken as a span from the `Date` header
-//! beside it, if there is one: that takes the skew between the clocks out.
+//! date or a clock time becomes an instant. Instants are by the server's clock: where the host gives a `Date`
+//! header, the skew between the clocks is taken out.
+//!
+//! A header that the host gives replaces what the text says under the same name. The reset of a bucket
+//! counts only if nothing is left in it. What a client plans itself ("Retrying in 4 s… attempt 4/10") is no
+//! hint, and neither is what is only echoed.
 //!
 //! Integers only; a fraction of a millisecond is rounded up, and nothing overflows. What is negative,
 //! garbage or of an unknown unit is no hint. Deliberately absent: a clock, and guesses. A clock time
 //! without a zone ("resets 3am") is no hint unless the host says which zone is meant
 //! ([`ErrorFacts::time_zone`]), and zones by name need the feature `tz-bundled`.
 
+mod header;
 mod moment;
 mod span;
+mod text;
+mod value;
 
 use super::ErrorFacts;
 use super::pattern::Found;
-use super::signals::{KeyValue, Signals};
+use super::signals::Signals;
 use crate::backoff::MAX_DELAY_MS;
 use crate::time::UnixMillis;
-use moment::Moment;
+use moment::Naive;
+use text::Reader;
 
 /// How long to wait, and where that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,10 +134,19 @@ pub(super) enum HintKind {
     ResetMillis,
     /// A number needs its unit, or it is a date or a time of day.
     Words,
+    /// A number needs its unit, and nothing else is read: one waits for minutes, not for dates.
+    Span,
     /// A date or a time of day, of a service in China unless it says otherwise.
     ChinaTime,
-    /// The number and its unit stand before: `30秒后重试`.
+    /// An epoch behind a bar, and nothing else: `usage limit reached|1782288090`.
+    BarredEpoch,
+    /// The number and its unit stand before, up to the unit that the phrase begins with: `30秒后重试`.
     UnitBefore(u64),
+    /// The date or time of day stands before: `2026-06-24 17:41 重置`.
+    TimeBefore {
+        /// Of a service in China.
+        china: bool,
+    },
 }
 
 /// The keys and headers that carry hints, without case and separators.
@@ -137,15 +154,22 @@ pub(super) fn key_kind(key: &[u8]) -> Option<HintKind> {
     Some(match key {
         b"retryafterms"
         | b"xmsretryafterms"
+        | b"xamzretryafter"
         | b"grpcretrypushbackms"
         | b"retrydelayms"
         | b"retryinms"
+        | b"retryaftermillis"
+        | b"retryaftermilliseconds"
+        | b"resetinms"
+        | b"resetsinms"
+        | b"resetafterms"
         | b"waitms" => HintKind::Millis,
         b"retryafter"
         | b"retryafterseconds"
+        | b"retryaftersecs"
+        | b"retryaftersec"
         | b"retryafters"
         | b"xretryafter"
-        | b"retrydelay"
         | b"retryin"
         | b"retryinseconds"
         | b"retrydelayseconds"
@@ -153,6 +177,7 @@ pub(super) fn key_kind(key: &[u8]) -> Option<HintKind> {
         | b"resetinseconds"
         | b"resetafterseconds"
         | b"resetafter"
+        | b"resetsafter"
         | b"resetsin"
         | b"resetin"
         | b"quotaresetdelay"
@@ -162,6 +187,8 @@ pub(super) fn key_kind(key: &[u8]) -> Option<HintKind> {
         | b"xratelimitresetafter"
         | b"waittime"
         | b"retryafterinseconds" => HintKind::Seconds,
+        // Google writes its unit; clients write their own plain numbers under the same name.
+        b"retrydelay" => HintKind::Words,
         b"xratelimitresetms" | b"ratelimitresetms" | b"resetms" => HintKind::ResetMillis,
         b"xratelimitreset"
         | b"ratelimitreset"
@@ -190,65 +217,107 @@ pub(super) fn key_kind(key: &[u8]) -> Option<HintKind> {
     })
 }
 
-/// The phrases that announce hints in prose, as patterns of the normalised text.
+/// The phrases that announce hints in prose, as patterns. The names of headers
+/// stand here too; what is joined to them is read in the source.
 pub(super) const PHRASES: &[(&str, HintKind)] = &[
     ("retry after ms", HintKind::Millis),
-    ("x ratelimit reset ms", HintKind::ResetMillis),
-    ("x ratelimit reset", HintKind::Reset),
-    ("ratelimit reset", HintKind::Reset),
-    ("retry after", HintKind::Seconds),
-    ("retryafter", HintKind::Seconds),
-    ("retry after seconds", HintKind::Seconds),
-    ("retry delay", HintKind::Seconds),
-    ("try again", HintKind::Words),
     (
-        "(please retry|. retry|: retry|, retry|and retry|then retry|can retry|to retry|retry again|try|back|again|available|available again|resume|resumes|wait|wait for) in",
+        "(retry after|retryafter|retry after seconds)",
+        HintKind::Seconds,
+    ),
+    ("retry delay", HintKind::Words),
+    ("(reset|resets|resetting)", HintKind::Words),
+    ("limit reached", HintKind::BarredEpoch),
+    ("(reset|resets) (time|date|timestamp)", HintKind::Words),
+    (
+        "(try again|regain access|not before|wait till)",
         HintKind::Words,
     ),
     (
-        "(please wait|wait|wait for|wait another|wait about|wait at least)",
-        HintKind::Words,
-    ),
-    ("(reset|resets) (in|after|at|on|by)", HintKind::Words),
-    (
-        "(reset|resets|resetting|reset time|resets:)",
+        "(retry|try|back|again|available|next request|resume|resumes|unblocked|unlocks|lifted|restored|renews|renewed|refreshes|refreshed|replenishes|replenished|refills|refilled) in",
         HintKind::Words,
     ),
     (
-        "(available|retry|resume|resumes|restored|back) (at|on|after)",
+        "(back|again|available|resume|resumes|unblocked|unlocks|lifted|restored|renews|renewed|refreshes|refreshed|replenishes|replenished|refills|refilled) (at|on|after)",
         HintKind::Words,
     ),
-    ("regain access (on|at|in)", HintKind::Words),
-    ("(until|not before)", HintKind::Words),
+    ("retry (at|on)", HintKind::Words),
     (
-        "(novamente|nuevamente|de nuevo|otra vez|intentarlo|erneut|reintente|reintentar) (em|en|in)",
+        "(limit|ban|block|lockout|cooldown|penalty) expires (in|at|on)",
         HintKind::Words,
     ),
     (
-        "(redefinido|reinicia|restablecerá|restablece|renovado) (em|en|el|às|a las)",
+        "(wait|blocked|limited|limit|limits|exhausted|unavailable|paused|suspended|locked|again|requests|retry|throttled|cooldown|cool down|disabled|reached|hold off|maintenance|down) until",
         HintKind::Words,
     ),
-    ("(réessayez|réessayer) (dans|à|après)", HintKind::Words),
     (
-        "(warten sie|versuchen sie es) (in|bitte|noch)",
+        "(wait time|estimated time|wait|cooldown|cool down|back off for|slow down for|hold off for)",
+        HintKind::Span,
+    ),
+    // Spanish, Portuguese, Italian
+    (
+        "(nuevo|vez|intentarlo|inténtalo|intentalo|intente|disponible|novamente|novo|disponível|disponivel|riprova|riprovare|riprovi|nuovo|disponibile) (en|dentro de|después de|tras|em|após|depois de|às|as|a las|el|tra|fra)",
         HintKind::Words,
     ),
-    ("(将在|将于|將於|将会在)", HintKind::ChinaTime),
-    ("(请等待|请在|等待|重试时间)", HintKind::Words),
+    ("(tente|tentar|intenta) (em|en)", HintKind::Words),
     (
-        "(秒后|秒後|秒钟后|秒之后|초 후)",
+        "(redefinido|redefine|renova|renovado|reinicia|reiniciará|restablece|restablecerá|renueva) (em|en|el|dia|às|a las)",
+        HintKind::Words,
+    ),
+    (
+        "(espera|espere|esperar|aguarde|aguardar|attendi|attenda|attendere)",
+        HintKind::Span,
+    ),
+    // German, French, Russian
+    (
+        "(erneut|nochmal|noch einmal|wieder|versuchen sie es|versuche es|versuch es|bitte|verfügbar|wird|werden|zurücksetzung) (in|nach|am|um|ab)",
+        HintKind::Words,
+    ),
+    ("(warten sie|warte|warten|bitte)", HintKind::Span),
+    (
+        "(réessayez|réessayer|réessaie|reessayez|reessayer|nouveau|disponible|réinitialisé|réinitialisée|réinitialise|réinitialisera) (dans|à|après|le)",
+        HintKind::Words,
+    ),
+    ("(attendre|attendez|patienter|patientez)", HintKind::Span),
+    ("(через|подождите)", HintKind::Span),
+    // Chinese, Japanese, Korean
+    (
+        "(将在|将于|將於|將在|将会在|請在|请在|请于|請於|请等待|請等待|等待|请稍候|请稍等|重置时间|重置時間|恢复时间|重试时间|重置于)",
+        HintKind::ChinaTime,
+    ),
+    (
+        "(リセット時刻|リセット日時|リセット|초기화 시간)",
+        HintKind::Words,
+    ),
+    (
+        "(后|後|之后|之後)(重置|恢复|重试|再试|重試|再試)",
+        HintKind::TimeBefore { china: true },
+    ),
+    ("(重置|恢复|解除)", HintKind::TimeBefore { china: true }),
+    (
+        "(にリセット|に再開|に回復|에 초기화|에 재설정|이후 다시|以降)",
+        HintKind::TimeBefore { china: false },
+    ),
+    (
+        "(秒|초 |초)(后|後|之后|之後|以后|钟后|鐘後|후|뒤|이후|동안|待|お待ち|ほど待|ほどお待ち|間待|間お待ち)",
         HintKind::UnitBefore(span::SECOND),
     ),
     (
-        "(分钟后|分鐘後|分後|分钟之后|분 후)",
+        "(分|分钟|分鐘|분 |분)(后|後|之后|之後|以后|후|뒤|이후|동안|待|お待ち|ほど待|ほどお待ち|間待|間お待ち)",
         HintKind::UnitBefore(span::MINUTE),
     ),
     (
-        "(小时后|小時後|時間後|小时之后|시간 후)",
+        "(小时|小時|時間|시간 |시간)(后|後|之后|之後|以后|후|뒤|이후|동안|待|お待ち|ほど待)",
         HintKind::UnitBefore(span::HOUR),
     ),
-    ("(天后|天後|日後|일 후)", HintKind::UnitBefore(span::DAY)),
+    (
+        "(天|日|일 |일)(后|後|之后|之後|以后|후|뒤)",
+        HintKind::UnitBefore(span::DAY),
+    ),
 ];
+
+/// How much of the text behind a key or a phrase is read, in bytes.
+const REACH: usize = 96;
 
 /// The longest credible hint of headers and text.
 pub(super) fn find(
@@ -258,71 +327,51 @@ pub(super) fn find(
     facts: &ErrorFacts<'_>,
     now: UnixMillis,
 ) -> Option<DelayHint> {
-    let mut best = Best { hint: None, now };
-    let zone = Zone::of(facts);
-    headers(facts, now, &zone, &mut best);
-    for KeyValue { kind, at } in signals.hint_keys() {
-        let after_key = source.get(at..).unwrap_or_default();
-        let given = is_given(facts, source, at);
-        if !given {
-            best.offer(value(kind, after_key, now, &zone, true), HintSource::Key);
-        }
+    let server_now = header::server_now(facts, now);
+    let mut best = Best {
+        hint: None,
+        now,
+        server_now: server_now.unwrap_or(now),
+    };
+    header::read(facts, server_now, &mut best);
+    let reader = Reader {
+        source,
+        signals,
+        facts,
+        zone: zone(facts),
+        now: best.server_now,
+    };
+    for key in signals.hint_keys() {
+        best.offer(reader.key(key), HintSource::Key);
     }
     for (kind, found) in phrases {
-        let Some((start, end)) = signals.source_span(found.first.into(), found.last.into()) else {
-            continue;
-        };
-        let found = if let HintKind::UnitBefore(unit) = kind {
-            span::before(source.get(..start).unwrap_or_default(), unit).map(HintValue::Span)
-        } else if is_name(kind) && is_given(facts, source, start + 1) {
-            continue;
-        } else {
-            value(
-                kind,
-                &source[source.ceil_char_boundary(end)..],
-                now,
-                &zone,
-                false,
-            )
-        };
-        best.offer(found, HintSource::Words);
+        best.offer(reader.phrase(found, kind), HintSource::Words);
     }
     best.hint
-}
-
-/// Phrases that are the names of headers.
-fn is_name(kind: HintKind) -> bool {
-    match kind {
-        HintKind::Millis | HintKind::Seconds | HintKind::Reset | HintKind::ResetMillis => true,
-        HintKind::Words | HintKind::ChinaTime | HintKind::UnitBefore(_) => false,
-    }
-}
-
-/// Whether the host gave a header of the name that ends or begins around `at` in the text.
-fn is_given(facts: &ErrorFacts<'_>, source: &str, at: usize) -> bool {
-    if facts.headers.is_empty() {
-        return false;
-    }
-    let start = source.floor_char_boundary(at.saturating_sub(48));
-    let end = source.ceil_char_boundary((at + 32).min(source.len()));
-    let around = &source.as_bytes()[start..end];
-    facts.headers.iter().any(|(name, _)| {
-        around
-            .windows(name.len().max(1))
-            .any(|window| window.eq_ignore_ascii_case(name.as_bytes()))
-    })
 }
 
 /// The longest offered so far.
 struct Best {
     hint: Option<DelayHint>,
     now: UnixMillis,
+    /// The same instant by the server's clock.
+    server_now: UnixMillis,
 }
 
 impl Best {
+    /// Instants are by the server's clock: the skew is taken out.
     fn offer(&mut self, value: Option<HintValue>, source: HintSource) {
         let Some(value) = value else {
             return;
+        };
+        let value = match value {
+            HintValue::Instant(at) if self.server_now != self.now => {
+                let at =
+                    at.0.saturating_add(self.now.0)
+                        .saturating_sub(self.server_now.0);
+                HintValue::Instant(UnixMillis(at.min(MAX_DELAY_MS)))
+            }
+            HintValue::Span(_) | HintValue::Instant(_) => value,
         };
         let hint = DelayHint { value, source };
         let longer = self
@@ -335,223 +384,16 @@ impl Best {
 }
 
 /// The zone in which times without a zone are meant.
-pub(super) struct Zone<'a> {
-    host: Option<&'a str>,
-    china: bool,
-}
-
-impl<'a> Zone<'a> {
-    fn of(facts: &'a ErrorFacts<'_>) -> Self {
-        let china = facts.provider.as_deref().is_some_and(|provider| {
-            ["zai", "z.ai", "zhipu", "bigmodel", "glm"]
-                .iter()
-                .any(|name| contains_ignoring_case(provider, name))
-        });
-        Self {
-            host: facts.time_zone.as_deref(),
-            china,
-        }
+fn zone<'a>(facts: &'a ErrorFacts<'_>) -> Naive<'a> {
+    let china = facts.provider.as_deref().is_some_and(|provider| {
+        ["zai", "z.ai", "zhipu", "bigmodel", "glm"]
+            .iter()
+            .any(|name| contains_ignoring_case(provider, name))
+    });
+    Naive {
+        host: facts.time_zone.as_deref(),
+        china,
     }
-}
-
-/// Reads what stands behind a key or a phrase. `is_value` if nothing but the value stands there.
-fn value(
-    kind: HintKind,
-    text: &str,
-    now: UnixMillis,
-    zone: &Zone<'_>,
-    is_value: bool,
-) -> Option<HintValue> {
-    let text = skip_fillers(text, is_value);
-    match kind {
-        HintKind::Millis => span::plain(text, 1).map(HintValue::Span),
-        HintKind::Seconds => span::with_units(text)
-            .or_else(|| span::plain(text, span::SECOND))
-            .map(HintValue::Span)
-            .or_else(|| instant(text, now, zone, false)),
-        HintKind::Reset => epoch(text)
-            .or_else(|| span::with_units(text).map(HintValue::Span))
-            .or_else(|| span::plain(text, span::SECOND).map(HintValue::Span))
-            .or_else(|| instant(text, now, zone, false)),
-        HintKind::ResetMillis => {
-            let ms = span::plain(text, 1)?;
-            Some(if ms > EPOCH_MS {
-                HintValue::Instant(UnixMillis(ms))
-            } else {
-                HintValue::Span(ms)
-            })
-        }
-        HintKind::Words => span::with_units(text)
-            .map(HintValue::Span)
-            .or_else(|| instant(text, now, zone, false)),
-        HintKind::ChinaTime => span::with_units(text)
-            .map(HintValue::Span)
-            .or_else(|| instant(text, now, zone, true)),
-        HintKind::UnitBefore(_) => None,
-    }
-}
-
-/// Above this a number of milliseconds is an epoch (HI1).
-const EPOCH_MS: u64 = 1_000_000_000_000;
-/// Above this a number of seconds is an epoch (HI1).
-const EPOCH_S: u64 = 1_000_000_000;
-
-fn epoch(text: &str) -> Option<HintValue> {
-    let seconds_as_ms = span::plain(text, span::SECOND)?;
-    let whole = span::plain(text, 1)?;
-    if whole > EPOCH_MS {
-        Some(HintValue::Instant(UnixMillis(whole)))
-    } else if seconds_as_ms / span::SECOND > EPOCH_S {
-        Some(HintValue::Instant(UnixMillis(
-            seconds_as_ms.min(MAX_DELAY_MS),
-        )))
-    } else {
-        None
-    }
-}
-
-fn instant(text: &str, now: UnixMillis, zone: &Zone<'_>, china: bool) -> Option<HintValue> {
-    let moment = Moment::read(text)?;
-    let at = moment.resolve(now, zone.host, china || zone.china)?;
-    Some(HintValue::Instant(at))
-}
-
-/// Past the separators and small words between a phrase and its value.
-fn skip_fillers(text: &str, is_value: bool) -> &str {
-    let mut text = text;
-    loop {
-        let before = text.len();
-        text = text.trim_start_matches(|c: char| {
-            c.is_whitespace()
-                || matches!(
-                    c,
-                    ':' | '=' | '~' | '(' | '"' | '\'' | '\\' | '*' | '`' | '…' | '·' | '≈'
-                )
-        });
-        if !is_value {
-            for word in [
-                "in",
-                "after",
-                "at",
-                "on",
-                "for",
-                "about",
-                "approximately",
-                "approx.",
-                "around",
-                "another",
-                "the",
-                "a further",
-                "within",
-                "at least",
-                "is",
-                "again",
-                "later",
-                "by",
-                "next",
-                "bitte",
-                "noch",
-                "em",
-                "en",
-                "dans",
-                "à",
-                "el",
-                "to",
-                "up to",
-                "from now",
-                "your",
-                "or",
-                "and",
-            ] {
-                if let Some(rest) = strip_word(text, word) {
-                    text = rest;
-                    break;
-                }
-            }
-        }
-        if text.len() == before {
-            return text;
-        }
-    }
-}
-
-/// `text` behind `word`, if it begins with that word in any case.
-fn strip_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
-    let head = text.get(..word.len())?;
-    let rest = &text[word.len()..];
-    (head.eq_ignore_ascii_case(word) && !rest.starts_with(|c: char| c.is_alphanumeric()))
-        .then_some(rest)
-}
-
-/// The hints that headers give.
-fn headers(facts: &ErrorFacts<'_>, now: UnixMillis, zone: &Zone<'_>, best: &mut Best) {
-    let server_now = facts
-        .headers
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case("date"))
-        .and_then(|(_, date)| Moment::read(date))
-        .and_then(|moment| moment.resolve(now, Some("UTC"), false));
-    for (name, text) in &facts.headers {
-        let mut buffer = [0; KEY_LEN];
-        let key = normalise(name.as_bytes(), &mut buffer);
-        // The structured field `RateLimit: "default";r=0;t=50`.
-        if key == b"ratelimit" {
-            let rest = text.split(';').map(str::trim);
-            let exhausted = rest.clone().all(|part| {
-                !matches!(part.split_once('='), Some(("r" | "remaining", left)) if left.trim() != "0")
-            });
-            let reset = rest
-                .clone()
-                .chain(text.split(',').map(str::trim))
-                .find_map(|part| {
-                    part.strip_prefix("t=")
-                        .or_else(|| part.strip_prefix("reset="))
-                });
-            if let Some(reset) = reset.filter(|_| exhausted) {
-                best.offer(
-                    span::plain(reset, span::SECOND).map(HintValue::Span),
-                    HintSource::Header,
-                );
-            }
-            continue;
-        }
-        let Some(kind) = key_kind(key) else {
-            continue;
-        };
-        if has_budget_left(facts, name) {
-            continue;
-        }
-        let found = match (value(kind, text.trim(), now, zone, true), server_now) {
-            (Some(HintValue::Instant(at)), Some(server_now)) => {
-                Some(HintValue::Span(at.since(server_now)))
-            }
-            (found, _) => found,
-        };
-        best.offer(found, HintSource::Header);
-    }
-}
-
-/// Whether the bucket of a reset header has something left: then its reset says nothing about this error.
-fn has_budget_left(facts: &ErrorFacts<'_>, reset: &str) -> bool {
-    let Some(at) = reset
-        .as_bytes()
-        .windows("reset".len())
-        .position(|window| window.eq_ignore_ascii_case(b"reset"))
-    else {
-        return false;
-    };
-    let (before, after) = (&reset[..at], &reset[at + "reset".len()..]);
-    facts.headers.iter().any(|(name, left)| {
-        let middle = name
-            .get(before.len()..name.len().saturating_sub(after.len()))
-            .is_some_and(|middle| middle.eq_ignore_ascii_case("remaining"));
-        middle
-            && name[..before.len()].eq_ignore_ascii_case(before)
-            && name[name.len() - after.len()..].eq_ignore_ascii_case(after)
-            && !matches!(left.trim(), "0" | "")
-            && !left.trim().starts_with('-')
-            && !left.trim().starts_with("0.0")
-    })
 }
 
 /// The longest key that is compared.
@@ -571,8 +413,37 @@ pub(super) fn normalise<'k>(key: &[u8], buffer: &'k mut [u8; KEY_LEN]) -> &'k [u
     &buffer[..len]
 }
 
+/// At most `len` bytes of the text.
+fn within(text: &str, len: usize) -> &str {
+    &text[..text.floor_char_boundary(len)]
+}
+
 fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
+}
+
+/// Whether `word` is one of the words between the bars, in any case.
+fn is_among(word: impl AsRef<[u8]>, words: &str) -> bool {
+    let word = word.as_ref();
+    let Some(first) = word.first() else {
+        return false;
+    };
+    let words = words.as_bytes();
+    let mut at = 0;
+    // By hand, as most lists are long and most words in none.
+    while let Some(candidate) = words.get(at..at + word.len()) {
+        if candidate[0].eq_ignore_ascii_case(first)
+            && candidate.eq_ignore_ascii_case(word)
+            && matches!(words.get(at + word.len()), None | Some(b'|'))
+        {
+            return true;
+        }
+        while words.get(at).is_some_and(|byte| *byte != b'|') {
+            at += 1;
+        }
+        at += 1;
+    }
+    false
 }
 
 fn contains_ignoring_case(text: &str, part: &str) -> bool {

@@ -28,6 +28,8 @@ pub(super) const WINDOW: usize = HEAD + TAIL;
 const STATUS_REACH: usize = 32;
 /// How deep strings may nest inside strings.
 const DEPTH: usize = 8;
+/// How much of an id behind its name is looked at, in bytes.
+const LONGEST_ID: usize = 128;
 /// The most hint keys that are looked at.
 const HINT_KEYS: usize = 8;
 
@@ -199,6 +201,27 @@ impl<'t, 'b> Signals<'t, 'b> {
         // An end is that of the byte before it: the window may break off there.
         let end = self.window.source_offset(end.saturating_sub(1)) + 1;
         Some((self.window.source_offset(start), end))
+    }
+
+    /// Where in the source the field, or the structure in it, ends that the word `last` stands in, or where
+    /// something echoed begins.
+    pub(super) fn field_end(&self, last: usize) -> Option<usize> {
+        let field = self.tokens.get(last)?.field;
+        let end = (last..self.tokens.len())
+            .take_while(|at| *at == last || !self.tokens[at - 1].has(Token::LAST))
+            .take_while(|at| self.tokens[*at].field == field && self.tokens[*at].word != OPAQUE)
+            .last()?;
+        self.source_span(end, end).map(|(_, end)| end)
+    }
+
+    /// Where in the source the words before the word `first` begin, at most `count` of them, in its field.
+    pub(super) fn field_start(&self, first: usize, count: usize) -> Option<usize> {
+        let field = self.tokens.get(first)?.field;
+        let start = (first.saturating_sub(count)..first)
+            .rev()
+            .take_while(|at| self.tokens[*at].field == field && !self.tokens[*at].has(Token::LAST))
+            .last()?;
+        self.source_span(start, start).map(|(start, _)| start)
     }
 }
 
@@ -392,8 +415,49 @@ struct Lexer<'t, 'w, 'b> {
     pending: Option<KeyRole>,
     /// Quotes that have no partner further on, by kind and escapes: not to be searched again.
     unclosed: [bool; 12],
+    /// The run of letters and digits that was looked at last.
+    run: Run,
     hint_keys: [Option<KeyValue>; HINT_KEYS],
     status: Option<(u16, usize)>,
+}
+
+/// Letters, digits and what joins them: `x-ratelimit-reset`, `gpt-4.1`, `a@b.c`. Its words are read one by
+/// one; what it holds is found once, as where each kind of byte stands last.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    end: usize,
+    digit: Option<usize>,
+    lower: Option<usize>,
+    joint: Option<usize>,
+    at_sign: Option<usize>,
+}
+
+impl Run {
+    fn of(src: &[u8], start: usize) -> Self {
+        let mut run = Self {
+            end: start,
+            ..Self::default()
+        };
+        while let Some(byte) = src.get(run.end) {
+            let at = run.end;
+            match byte {
+                b'a'..=b'z' => run.lower = Some(at),
+                b'0'..=b'9' => run.digit = Some(at),
+                b'A'..=b'Z' => {}
+                b'-' | b'_' | b'.' | b'/' | b'@' | b'%' | b'+'
+                    if src.get(at + 1).is_some_and(u8::is_ascii_alphanumeric) =>
+                {
+                    run.joint = Some(at);
+                    if *byte == b'@' {
+                        run.at_sign = Some(at);
+                    }
+                }
+                _ => break,
+            }
+            run.end += 1;
+        }
+        run
+    }
 }
 
 /// One quote character as the source spells it.
@@ -433,6 +497,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             echo_above: None,
             pending: None,
             unclosed: [false; 12],
+            run: Run::default(),
             hint_keys: [None; HINT_KEYS],
             status: None,
         }
@@ -1038,28 +1103,13 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
     /// A run of letters and digits, with what it is joined to.
     fn token(&mut self) {
         let start = self.at;
-        let mut end = start;
-        let mut joined = false;
-        let mut has_at = false;
-        let (mut digits, mut letters, mut lower) = (false, false, false);
-        while let Some(byte) = self.src.get(end) {
-            match byte {
-                b'a'..=b'z' => {
-                    letters = true;
-                    lower = true;
-                }
-                b'0'..=b'9' => digits = true,
-                b'A'..=b'Z' => letters = true,
-                b'-' | b'_' | b'.' | b'/' | b'@' | b'%' | b'+'
-                    if self.byte(end + 1).is_ascii_alphanumeric() =>
-                {
-                    joined = true;
-                    has_at |= *byte == b'@';
-                }
-                _ => break,
-            }
-            end += 1;
+        if self.run.end <= start {
+            self.run = Run::of(self.src, start);
         }
+        let Run { end, .. } = self.run;
+        let has = |last: Option<usize>| last.is_some_and(|at| at >= start);
+        let joined = has(self.run.joint);
+        let has_at = has(self.run.at_sign);
         let after = self.byte(end);
         if after == b':' && self.src[end..].starts_with(b"://") {
             self.url(end);
@@ -1082,7 +1132,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             self.at = end;
             return;
         }
-        let is_name = joined && digits && letters && lower && starts_with_letter;
+        let is_name = joined && has(self.run.digit) && has(self.run.lower) && starts_with_letter;
         if has_at || (is_name && self.out.origin != Origin::Code) {
             self.opaque(end);
             return;
@@ -1149,6 +1199,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let value = &rest[marks..];
         let len = value
             .iter()
+            .take(LONGEST_ID)
             .take_while(|byte| {
                 byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':' | b'.')
             })
