@@ -328,6 +328,26 @@ impl<'a> ErrorFacts<'a> {
         self.headers.push((name.into(), value.into()));
         self
     }
+
+    /// Status and headers as the crate `http` has them. What is no text in a header is left out.
+    ///
+    /// ```
+    /// use http::{HeaderMap, StatusCode, header};
+    /// use retry_machine::{Classifier, ErrorFacts, UnixMillis};
+    /// let mut headers = HeaderMap::new();
+    /// headers.insert(header::RETRY_AFTER, "5".parse().unwrap());
+    /// let facts = ErrorFacts::new().response(StatusCode::TOO_MANY_REQUESTS, &headers);
+    /// let verdict = Classifier::shared().classify("slow down", &facts, UnixMillis(0));
+    /// assert_eq!(verdict.hint.unwrap().delay_ms(UnixMillis(0)), 5000);
+    /// ```
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn response(mut self, status: http::StatusCode, headers: &'a http::HeaderMap) -> Self {
+        self.headers.extend(headers.iter().filter_map(|(name, value)| {
+            Some((name.as_str().into(), value.to_str().ok()?.into()))
+        }));
+        self.status(status.as_u16())
+    }
 }
 
 /// Tells what errors are. One is enough for a process: it is immutable and shared.

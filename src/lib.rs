@@ -25,7 +25,7 @@ pub use effect::{CompactionCause, Effect, Effects, RequestId, RunId, TimerId};
 pub use event::{EndReason, Outcome, RetryEnd, RetryEvent, RetryStart};
 pub use input::{Input, Turn};
 pub use machine::{Phase, RetryMachine};
-pub use message::{AssistantMessage, LossyString, Produced, StopReason, Usage};
+pub use message::{AssistantMessage, LossyString, Produced, StopReason, Usage, error_text};
 pub use settings::{
     EventForm, RetrySettings, SETTINGS, ServerDelay, Setting, SettingKind, SettingValue,
     SettingsBuilder, SettingsError, SettingsErrorKind, SettingsPatch,

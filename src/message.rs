@@ -464,3 +464,35 @@ impl<'de> Deserialize<'de> for Block {
         deserializer.deserialize_any(BlockVisitor)
     }
 }
+
+/// The text of an error with those of its causes, for SDKs and HTTP clients whose own text leaves out what
+/// happened ("error sending request"). A cause that the text already tells is not told again; at most 16 are
+/// read.
+///
+/// ```
+/// use retry_machine::{Turn, error_text};
+/// # #[derive(Debug)] struct SendError(std::io::Error);
+/// # impl std::fmt::Display for SendError {
+/// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("error sending request") }
+/// # }
+/// # impl std::error::Error for SendError {
+/// #     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> { Some(&self.0) }
+/// # }
+/// # let error = SendError(std::io::ErrorKind::ConnectionReset.into());
+/// // What `reqwest::Error` is like:
+/// assert_eq!(error.to_string(), "error sending request");
+/// assert_eq!(error_text(&error), "error sending request: connection reset");
+/// let turn = Turn::failure(error_text(&error));
+/// ```
+#[must_use]
+pub fn error_text(error: &dyn core::error::Error) -> String {
+    let mut text = error.to_string();
+    let causes = core::iter::successors(error.source(), |cause| cause.source());
+    for cause in causes.take(16).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
