@@ -2,12 +2,15 @@
 
 pub mod backoff;
 mod classify;
+pub mod driver;
 mod effect;
 mod event;
 mod input;
 mod machine;
 mod message;
 mod settings;
+#[cfg(feature = "shell")]
+pub mod shell;
 mod time;
 #[cfg(feature = "json")]
 pub mod wire;
