@@ -76,7 +76,7 @@ pub struct Driver {
     inbox: VecDeque<Report>,
     /// What the shell is at, and will report.
     awaited: Option<Awaited>,
-    /// A run that may begin. Not yet begun, it can still be dropped (EF2).
+    /// A run that may begin. Not yet begun, it is dropped by an abort (EF2).
     begin: Option<Begin>,
     /// A compaction check that waits for the run's end (EF2).
     check: Option<CompactionCause>,
@@ -280,6 +280,7 @@ impl Driver {
                 if ambient.monotonic < due {
                     return Duty::WaitUntil(due);
                 }
+                // The continue begins with the wake: no abort comes between them (EF2).
                 self.step(Input::TimerFired(timer), ambient);
             } else {
                 self.settle(Todo::Settle);
@@ -448,20 +449,9 @@ impl Driver {
                 }
             }
             Report::Message(ticket, turn) => {
-                if self.prompt.is_none() || ticket.is_some_and(|ticket| !self.awaits(ticket)) {
-                    return;
+                if ticket.is_none_or(|ticket| self.awaits(ticket)) {
+                    self.message_within(*turn, ambient);
                 }
-                if let Some(Awaited {
-                    what: What::Run(run),
-                    ..
-                }) = &mut self.awaited
-                {
-                    if is_failed(&turn) {
-                        return;
-                    }
-                    run.reported = true;
-                }
-                self.message(*turn, ambient);
             }
             Report::LastMessage(turn) => self.message(*turn, ambient),
             Report::ContinueFailed(run, error) => {
@@ -481,13 +471,7 @@ impl Driver {
                     }
                 }
             }
-            Report::AbortRetry => {
-                self.step(Input::AbortRetry, ambient);
-                if let Some(Begin::Continue(run)) = self.begin {
-                    self.begin = None;
-                    self.not_begun(run);
-                }
-            }
+            Report::AbortRetry => self.step(Input::AbortRetry, ambient),
             Report::Abort => self.abort_all(ambient),
         }
     }
@@ -559,6 +543,33 @@ impl Driver {
         }
     }
 
+    /// A message that is not the last of a run of the shell's, or of a run of the host's own.
+    fn message_within(&mut self, turn: Turn<'static>, ambient: Ambient) {
+        let Some(prompt) = &mut self.prompt else {
+            return;
+        };
+        if let Some(Awaited {
+            what: What::Run(run),
+            ..
+        }) = &mut self.awaited
+        {
+            if is_failed(&turn) {
+                return;
+            }
+            run.reported = true;
+            let ends_draining = turn.stop_reason != StopReason::ToolUse;
+            if self.machine.phase() == Phase::Draining && ends_draining {
+                // The run goes on, and the end of draining is the run's end (AB4).
+                prompt.outcome = Some(PromptOutcome::Answered);
+                return;
+            }
+        } else if prompt.aborted {
+            // What the host runs by itself now is not the prompt's affair any more.
+            return;
+        }
+        self.message(turn, ambient);
+    }
+
     /// Hands a message in.
     fn message(&mut self, turn: Turn<'static>, ambient: Ambient) {
         let turn = self.judge(turn, ambient);
@@ -617,7 +628,11 @@ impl Driver {
                     self.begin = Some(Begin::NextTurn(run.id));
                 }
             }
-            RunEnd::Reported if run.reported => self.run_is_over(false),
+            RunEnd::Reported if run.reported => {
+                self.run_is_over(false);
+                // Ends the draining, if the user has cancelled meanwhile; else it is not awaited.
+                self.continue_failed(run.id, String::new());
+            }
             RunEnd::Reported => self.no_message(run, "The run ended without a message".to_owned()),
             RunEnd::NoMessage(why) => self.no_message(run, why),
         }
@@ -635,8 +650,13 @@ impl Driver {
             }
         };
         self.set_outcome(outcome);
-        if let Some(id) = run.id {
-            self.inbox.push_front(Report::ContinueFailed(id, why));
+        self.continue_failed(run.id, why);
+    }
+
+    /// Handed in when the run's end has been announced; a first run has no id, and the machine does not await it.
+    fn continue_failed(&mut self, run: Option<RunId>, why: String) {
+        if let Some(run) = run {
+            self.inbox.push_front(Report::ContinueFailed(run, why));
         }
     }
 
@@ -678,24 +698,15 @@ impl Driver {
         self.check = None;
         self.step(Input::Abort, ambient);
         match self.begin.take() {
-            Some(Begin::Continue(run)) => self.not_begun(run),
             Some(Begin::NextTurn(run)) => self.cut(run),
-            Some(Begin::Prompt | Begin::RunAgain) | None => {}
+            Some(Begin::Prompt | Begin::Continue(_) | Begin::RunAgain) | None => {}
         }
     }
 
-    /// A `continue agent` that had not begun when an abort arrived (EF2).
-    fn not_begun(&mut self, run: RunId) {
-        let why = "The retry was cancelled before it began".to_owned();
-        self.inbox.push_front(Report::ContinueFailed(run, why));
-    }
-
-    /// A run has ended between two of its turns.
+    /// An abort has ended a run between two of its turns.
     fn cut(&mut self, run: Option<RunId>) {
         self.run_is_over(false);
-        if let Some(run) = run {
-            self.not_begun(run);
-        }
+        self.continue_failed(run, String::new());
     }
 
     fn give_up(&mut self, ambient: Ambient) {

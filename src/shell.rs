@@ -2,8 +2,8 @@
 //!
 //! | where | what |
 //! | --- | --- |
-//! | [`tokio`] (feature `tokio`) | [`Session`] on tokio's clock; works with paused time |
-//! | [`blocking`] (feature `blocking`) | the same on a thread |
+//! | `shell::tokio` (feature `tokio`) | [`Session`] on tokio's clock; works with paused time |
+//! | `shell::blocking` (feature `blocking`) | the same on a thread |
 //! | any other runtime (feature `shell`) | [`Session`] over a [`Timer`] of yours |
 //! | a loop of your own | the [`Driver`](crate::driver::Driver) alone |
 //!

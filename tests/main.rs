@@ -4,6 +4,9 @@
 
 mod support;
 
+mod driver;
 mod machine;
 mod properties;
+#[cfg(all(feature = "tokio", feature = "blocking"))]
+mod shells;
 mod table;

@@ -46,7 +46,8 @@ pub enum Duty {
         /// Why.
         cause: CompactionCause,
     },
-    /// Stop the running model call, or the running compaction, if there is one. Its end is still reported.
+    /// Stop the running model call, or the running compaction, if there is one. Its end is still reported; a run that
+    /// has not begun yet need not begin, and ended with [`RunEnd::NoMessage`] (EF2).
     AbortAgent,
     /// The prompt is over (PR1): all of it is done, the event [`SessionEvent::Settled`] is delivered.
     Settled(Settled),
