@@ -120,7 +120,10 @@ pub trait Host {
     }
 
     /// The user has aborted, and the future of the running call or compaction has been dropped: stop what goes on
-    /// elsewhere, keep what was produced. The prompt ends after it. By default nothing is to be done.
+    /// elsewhere, keep what was produced. The prompt ends after it. Not called when nothing was running. By default
+    /// nothing is to be done.
+    ///
+    /// Cancel safety: dropped with the prompt only.
     fn abort(&mut self) -> impl Future<Output = ()> {
         async {}
     }
@@ -131,7 +134,8 @@ pub trait Timer: Send + Sync + 'static {
     /// Now, by the clock that [`sleep`](Self::sleep) sleeps by; in milliseconds since any start that stays the same.
     fn now(&self) -> MonotonicMillis;
 
-    /// Sleeps for at most a day at a time. To wake early is harmless. Dropping the future ends the sleep.
+    /// Sleeps for so long, of which a session asks a day at most. To wake early is harmless. Dropping the future ends
+    /// the sleep.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()>;
 
     /// Now, by the wall clock; by default the system's.

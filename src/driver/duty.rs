@@ -152,7 +152,8 @@ pub enum SessionEvent {
     /// A run has ended. Told before a failed message is handled, after a successful one.
     #[serde(rename = "agent_end", rename_all = "camelCase")]
     RunEnded {
-        /// Whether a retry follows. So nobody need take the end of a run for the end of the prompt.
+        /// Whether a retry follows, as things stand: a listener may still cancel it. The prompt is over with
+        /// [`Settled`](Self::Settled) and not before: compaction, too, can ask for a further run.
         will_retry: bool,
     },
     /// The prompt is over: the last event of each prompt, exactly once.

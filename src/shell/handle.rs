@@ -68,7 +68,8 @@ impl Handle {
     }
 
     /// Hands in a message of a run that the host made by itself, such as one during a wait (ST8): a failed or aborted
-    /// one when that run has ended. Without a running prompt it is not taken.
+    /// one when that run has ended. Without a running prompt it is not taken, nor a failed one while the session itself
+    /// runs the agent.
     pub fn message_ended(&self, turn: impl Into<Turn<'static>>) {
         self.message_ended_in(None, turn.into());
     }
@@ -110,8 +111,8 @@ impl Handle {
         }
     }
 
-    /// The same on this thread, for so long at most; says whether the prompt is over. Not from a hook, and not from
-    /// the thread that runs the prompt: they would wait for themselves.
+    /// The same on this thread (feature `blocking`), for so long at most; says whether the prompt is over. Not from a
+    /// hook, and not from the thread that runs the prompt: they would wait for themselves.
     #[cfg(feature = "blocking")]
     pub fn block_until_settled(&self, timeout: Duration) -> bool {
         let prompt = self.0.with_driver(|driver| driver.prompts_started());

@@ -3,19 +3,22 @@
 use std::fmt::{Debug, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::ThreadId;
 
 use retry_machine::driver::RunEnd;
 use retry_machine::shell::{Host, Run, tokio::Session};
 use retry_machine::{ErrorClass, RetrySettings, Turn, Verdict};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
 use super::{Log, answer};
 
-/// Writes down everything it is told.
-#[derive(Default)]
+/// Writes down what it is told on one thread. It is the global subscriber all the same: what a scoped one hears depends
+/// on what other tests do at that time.
 struct Recorder {
+    thread: ThreadId,
     log: Log,
     last: AtomicU64,
     entered: Mutex<Vec<u64>>,
@@ -30,8 +33,12 @@ impl Visit for Fields {
 }
 
 impl Subscriber for Recorder {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
     fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
+        std::thread::current().id() == self.thread
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
@@ -68,11 +75,6 @@ impl Subscriber for Recorder {
     fn exit(&self, _: &Id) {
         self.entered.lock().unwrap().pop();
     }
-
-    fn try_close(&self, span: Id) -> bool {
-        let _ = span;
-        false
-    }
 }
 
 /// An agent that traces its calls.
@@ -91,26 +93,30 @@ impl Host for Traced {
 
 #[test]
 fn a_span_per_chain_and_an_event_per_attempt() {
-    let recorder = Recorder::default();
-    let log = recorder.log.clone();
+    let log = Log::default();
+    let recorder = Recorder {
+        thread: std::thread::current().id(),
+        log: log.clone(),
+        last: AtomicU64::new(0),
+        entered: Mutex::default(),
+    };
+    tracing::subscriber::set_global_default(recorder).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap();
-    tracing::subscriber::with_default(recorder, || {
-        runtime.block_on(async {
-            let fails = |class| RunEnd::from(Turn::failure("asleep").verdict(Verdict::new(class)));
-            let ends = vec![
-                fails(ErrorClass::Overloaded),
-                answer(),
-                fails(ErrorClass::Network),
-                fails(ErrorClass::Auth),
-            ];
-            let mut session = Session::new(Traced(ends), RetrySettings::default());
-            session.prompt(()).await;
-            session.prompt(()).await;
-        });
+    runtime.block_on(async {
+        let fails = |class| RunEnd::from(Turn::failure("asleep").verdict(Verdict::new(class)));
+        let ends = vec![
+            fails(ErrorClass::Overloaded),
+            answer(),
+            fails(ErrorClass::Network),
+            fails(ErrorClass::Auth),
+        ];
+        let mut session = Session::new(Traced(ends), RetrySettings::default());
+        session.prompt(()).await;
+        session.prompt(()).await;
     });
     insta::assert_snapshot!(log.lines().join("\n"));
 }

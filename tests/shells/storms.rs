@@ -319,6 +319,7 @@ fn thirty_two_threads() {
         .into_iter()
         .map(|thread| thread.join().unwrap())
         .sum();
-    assert!(retries > 200, "{retries} retries");
+    // How many there are depends on the machine.
+    assert!(retries > 20, "{retries} retries");
     assert_eq!(hooks.count(), 0);
 }
