@@ -618,21 +618,16 @@ impl Driver {
                 self.inbox.push_front(Report::LastMessage(Box::new(turn)));
             }
             RunEnd::Turn(turn) => {
-                let goes_on = turn.stop_reason == StopReason::ToolUse;
+                let aborted = self.prompt.as_ref().is_some_and(|prompt| prompt.aborted);
+                let goes_on = turn.stop_reason == StopReason::ToolUse && !aborted;
                 self.message(*turn, ambient);
-                if !goes_on {
-                    self.run_is_over(false);
-                } else if self.is_aborted() {
-                    self.cut(run.id);
-                } else {
+                if goes_on {
                     self.begin = Some(Begin::NextTurn(run.id));
+                } else {
+                    self.run_is_over(false);
                 }
             }
-            RunEnd::Reported if run.reported => {
-                self.run_is_over(false);
-                // Ends the draining, if the user has cancelled meanwhile; else it is not awaited.
-                self.continue_failed(run.id, String::new());
-            }
+            RunEnd::Reported if run.reported => self.run_is_over(false),
             RunEnd::Reported => self.no_message(run, "The run ended without a message".to_owned()),
             RunEnd::NoMessage(why) => self.no_message(run, why),
         }
@@ -650,13 +645,8 @@ impl Driver {
             }
         };
         self.set_outcome(outcome);
-        self.continue_failed(run.id, why);
-    }
-
-    /// Handed in when the run's end has been announced; a first run has no id, and the machine does not await it.
-    fn continue_failed(&mut self, run: Option<RunId>, why: String) {
-        if let Some(run) = run {
-            self.inbox.push_front(Report::ContinueFailed(run, why));
+        if let Some(id) = run.id {
+            self.inbox.push_front(Report::ContinueFailed(id, why));
         }
     }
 
@@ -665,7 +655,7 @@ impl Driver {
         let Some(prompt) = &mut self.prompt else {
             return;
         };
-        if !idle || prompt.aborted || std::mem::replace(&mut prompt.ran_again, true) {
+        if !idle || std::mem::replace(&mut prompt.ran_again, true) {
             return;
         }
         if let Some(PromptOutcome::Failed(_)) = prompt.outcome {
@@ -675,22 +665,11 @@ impl Driver {
         self.begin = Some(Begin::RunAgain);
     }
 
-    fn is_aborted(&self) -> bool {
-        self.prompt.as_ref().is_some_and(|prompt| prompt.aborted)
-    }
-
     fn abort_all(&mut self, ambient: Ambient) {
-        let running = matches!(
-            self.awaited,
-            Some(Awaited {
-                what: What::Run(_),
-                ..
-            })
-        );
         if let Some(prompt) = &mut self.prompt {
             prompt.aborted = true;
             // Nobody takes back an answer that is there.
-            if running || self.begin.is_some() || prompt.outcome != Some(PromptOutcome::Answered) {
+            if prompt.outcome != Some(PromptOutcome::Answered) {
                 prompt.outcome = Some(PromptOutcome::Cancelled);
             }
         }
@@ -698,15 +677,10 @@ impl Driver {
         self.check = None;
         self.step(Input::Abort, ambient);
         match self.begin.take() {
-            Some(Begin::NextTurn(run)) => self.cut(run),
+            // The run ends between two of its turns.
+            Some(Begin::NextTurn(_)) => self.run_is_over(false),
             Some(Begin::Prompt | Begin::Continue(_) | Begin::RunAgain) | None => {}
         }
-    }
-
-    /// An abort has ended a run between two of its turns.
-    fn cut(&mut self, run: Option<RunId>) {
-        self.run_is_over(false);
-        self.continue_failed(run, String::new());
     }
 
     fn give_up(&mut self, ambient: Ambient) {

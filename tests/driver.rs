@@ -250,6 +250,54 @@ fn st10_reports_that_are_not_awaited() {
     assert!(world.driver.is_settled());
 }
 
+/// AB4: an agent that goes on after an abort, and answers, and fails, is not retried.
+#[test]
+fn ab4_an_agent_that_goes_on_after_an_abort() {
+    let (mut world, run) = World::prompted();
+    world.driver.abort();
+    assert_eq!(world.told(), "abort agent · wait");
+    world
+        .driver
+        .message_ended(Some(run), AssistantMessage::success());
+    assert_eq!(world.told(), "wait");
+    assert_eq!(
+        world.driver.machine().phase(),
+        Phase::Draining,
+        "ST9: until the run's end"
+    );
+    world.driver.run_ended(run, RunEnd::failure(R));
+    assert_eq!(world.told(), "run ended · settled: cancelled · over");
+}
+
+/// What only the shell could do is not done for a prompt that it has given up.
+#[test]
+fn given_up_before_a_duty() {
+    for text in [R, U] {
+        let (mut world, run) = World::prompted();
+        world.driver.run_ended(run, RunEnd::failure(text));
+        assert!(matches!(world.next(), Duty::Emit(_)), "the run's end");
+        while world.driver.next_urgent(Ambient::at(0)).is_some() {}
+        world.driver.abandon();
+        world.driver.prompt();
+        let cancelled = "X(false,1,\"Retry cancelled\") · settled: cancelled · run";
+        assert_eq!(world.told(), cancelled, "{text}");
+    }
+}
+
+/// PR2: given up between the last event and the end, a prompt ends all the same.
+#[test]
+fn pr2_given_up_at_the_very_end() {
+    let (mut world, run) = World::prompted();
+    world
+        .driver
+        .run_ended(run, RunEnd::NoMessage("no model".to_owned()));
+    while !matches!(world.next(), Duty::Emit(SessionEvent::Settled(_))) {}
+    assert!(!world.driver.is_settled());
+    world.driver.abandon();
+    assert_eq!(world.driver.next_urgent(Ambient::at(0)), None);
+    assert!(world.driver.is_settled());
+}
+
 /// ST11, PR2: a prompt that another replaces is over first.
 #[test]
 fn st11_a_prompt_replaces_another() {

@@ -5,7 +5,7 @@
 //! others hand in waits in the driver's inbox (EF2), and the one that delivers goes on with it. No lock is held while
 //! foreign code runs.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -133,7 +133,13 @@ impl Shared {
             (core, _) = self.carry_out(core, duty);
         }
         core.version += 1;
+        let mut listeners = Listeners::default();
+        if core.closed {
+            std::mem::swap(&mut listeners, &mut core.listeners);
+        }
         self.wake(core);
+        // A hook may hold handles, and what it drops may be anything.
+        listeners.close();
     }
 
     /// Gives back a duty that is not for everybody.
@@ -179,33 +185,21 @@ impl Shared {
         core.delivering = true;
         let mut listeners = std::mem::take(&mut core.listeners);
         drop(core);
-        let outcome = catch_unwind(AssertUnwindSafe(|| act(&mut listeners)));
+        // Hooks are caught one by one. What else may panic here, such as a waker, must not keep the lock or the prompt;
+        // what it said, the panic hook has printed.
+        let _ = catch_unwind(AssertUnwindSafe(|| act(&mut listeners)));
         let mut core = self.lock();
         core.delivering = false;
-        if core.closed {
-            drop(core);
-            listeners.close();
-            core = self.lock();
-        } else {
-            // Those registered meanwhile come after the others.
-            listeners.append(&mut core.listeners);
-            core.listeners = listeners;
-        }
-        if let Err(panic) = outcome {
-            drop(core);
-            resume_unwind(panic);
-        }
+        // Those registered meanwhile come after the others.
+        listeners.append(&mut core.listeners);
+        core.listeners = listeners;
         core
     }
 
-    /// The session is gone: nobody is told anything any more, and nobody waits.
+    /// The session is gone: when all has been told, the listeners go, and nobody waits any more.
     pub(super) fn close(&self) {
-        let mut core = self.lock();
-        core.closed = true;
-        let mut listeners = std::mem::take(&mut core.listeners);
-        self.wake(core);
-        // A hook may hold handles, and what it drops may be anything.
-        listeners.close();
+        self.lock().closed = true;
+        self.drain();
     }
 
     /// Adds a listener, unless the session is gone.

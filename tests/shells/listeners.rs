@@ -11,7 +11,7 @@ use retry_machine::shell::{Missed, blocking};
 use retry_machine::{Phase, RetrySettings, SettingsPatch};
 
 use super::{Listed, Log, answer, note_all};
-use crate::support::{R, settings};
+use crate::support::{R, U, settings};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -236,6 +236,88 @@ async fn pr2_waiters_are_released_on_every_end() {
             "{name}"
         );
     }
+}
+
+/// Who is registered while an event is delivered hears from the next one on; hooks after the others.
+#[tokio::test(start_paused = true)]
+async fn listeners_registered_by_a_hook() {
+    let mut session = Session::new(Listed::new([answer()]), RetrySettings::default());
+    let handle = session.handle();
+    let log = Log::default();
+    let (to_log, mut first) = (log.clone(), true);
+    session.hook(move |event| {
+        to_log.add(format!("hook: {event}"));
+        if std::mem::take(&mut first) {
+            let late = to_log.clone();
+            handle.hook(move |event| late.add(format!("late hook: {event}")));
+            let mut events = handle.subscribe(1);
+            let late = to_log.clone();
+            tokio::spawn(async move {
+                let event = events.next().await.unwrap().unwrap();
+                late.add(format!("late subscriber: {event}"));
+            });
+        }
+    });
+    session.prompt(()).await;
+    tokio::task::yield_now().await;
+    assert_eq!(
+        log.lines(),
+        [
+            "hook: run ended",
+            "hook: settled: answered",
+            "late hook: settled: answered",
+            "late subscriber: settled: answered",
+        ]
+    );
+}
+
+/// A session that goes while another thread is in a hook of it takes the hooks along all the same.
+#[test]
+fn a_session_goes_while_a_hook_is_called() {
+    let mut session = Session::new(Listed::new([RunEnd::failure(U)]), RetrySettings::default());
+    session.host_mut().hangs_switching = true;
+    let handle = session.handle();
+    let kept = Arc::new(());
+    let in_hook = Arc::clone(&kept);
+    let (called, is_called) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    session.hook(move |event| {
+        let _ = &in_hook;
+        if event.to_string().starts_with("X(") {
+            called.send(()).unwrap();
+            released.recv_timeout(SOON).unwrap();
+        }
+    });
+    let mut events = handle.subscribe(100);
+    let thread = {
+        let mut prompt = std::pin::pin!(session.prompt(()));
+        assert!(
+            prompt
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
+        let thread = std::thread::spawn({
+            let handle = handle.clone();
+            move || handle.abort_retry()
+        });
+        is_called.recv_timeout(SOON).unwrap();
+        thread
+    };
+    drop(session);
+    assert_eq!(Arc::strong_count(&kept), 2, "still called");
+    release.send(()).unwrap();
+    thread.join().unwrap();
+    assert_eq!(Arc::strong_count(&kept), 1);
+    assert!(handle.block_until_settled(SOON));
+    let told =
+        std::iter::from_fn(|| events.wait_next(SOON)).map(|event| event.unwrap().to_string());
+    let last = ["X(false,1,\"Retry cancelled\")", "settled: cancelled"];
+    assert_eq!(
+        told.collect::<Vec<_>>()[1..],
+        last,
+        "the end is told, and then the stream ends"
+    );
 }
 
 /// A waker that can be counted.

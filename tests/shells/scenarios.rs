@@ -185,6 +185,8 @@ fn scenarios() -> Vec<Scenario> {
         scenario("abort in flight", &[Fails(R), Hangs]).user(&[(InRun(2), Abort)]),
         scenario("abort in the first run", &[Hangs]).user(&[(InRun(1), Abort)]),
         scenario("abort between two turns", &[Tools]).user(&[(InRun(1), Abort)]),
+        scenario("a listener aborts between two turns", &[Fails(R), Tools])
+            .user(&[(Told("X(true"), Abort)]),
         scenario("abort retry in the first run", &[Fails(R), Answers])
             .user(&[(InRun(1), AbortRetry)]),
         scenario("a listener aborts the retry at its start", &[Fails(R)])

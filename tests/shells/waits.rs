@@ -4,21 +4,37 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use retry_machine::driver::RunEnd;
-use retry_machine::shell::tokio::Session;
-use retry_machine::shell::{Run, blocking};
-use retry_machine::{AssistantMessage, RetrySettings};
+use retry_machine::shell::tokio::TokioTimer;
+use retry_machine::shell::{Run, Session, Timer, blocking};
+use retry_machine::{AssistantMessage, MonotonicMillis, RetrySettings};
 
 use super::{Listed, Log, answer, note_all};
 use crate::support::{R, U, settings};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Waits above 2^31 ms (24.8 days) neither fire at once nor are cut short.
+/// Tokio's clock for timers that take more than a day for an error.
+#[derive(Default)]
+struct ShortTimer(TokioTimer);
+
+impl Timer for ShortTimer {
+    fn now(&self) -> MonotonicMillis {
+        self.0.now()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        assert!(duration <= DAY, "{duration:?} at one go");
+        self.0.sleep(duration).await;
+    }
+}
+
+/// Waits above 2^31 ms (24.8 days) neither fire at once nor are cut short: they are slept in slices.
 #[tokio::test(start_paused = true)]
 async fn long_waits() {
     let mut ends = vec![RunEnd::failure(R); 6];
     ends.push(answer());
-    let mut session = Session::new(Listed::new(ends), settings(6, 86_400_000));
+    let timer = ShortTimer::default();
+    let mut session = Session::with_timer(Listed::new(ends), settings(6, 86_400_000), timer);
     let start = tokio::time::Instant::now();
     assert_eq!(session.prompt(()).await.retries, 6);
     let days = 1 + 2 + 4 + 8 + 16 + 32;
@@ -94,7 +110,7 @@ async fn dropped_wherever_it_is() {
         agent.hangs_compacting = name == "compacting";
         let log = agent.log.clone();
         let base_delay_ms = if name == "in flight" { 0 } else { 60_000 };
-        let mut session = Session::new(agent, settings(3, base_delay_ms));
+        let mut session = Session::<_, TokioTimer>::new(agent, settings(3, base_delay_ms));
         note_all(&session.handle(), &log);
         let patience = Duration::from_secs(30);
         tokio::time::timeout(patience, session.prompt(()))
@@ -146,7 +162,7 @@ async fn ab3_abort_stops_the_call() {
         let mut agent = Listed::new(ends);
         agent.hangs_compacting = true;
         let log = agent.log.clone();
-        let mut session = Session::new(agent, RetrySettings::default());
+        let mut session = Session::<_, TokioTimer>::new(agent, RetrySettings::default());
         let handle = session.handle();
         note_all(&handle, &log);
         let aborts = async {
@@ -159,6 +175,38 @@ async fn ab3_abort_stops_the_call() {
     }
 }
 
+/// ST8, US3: an answer that is not awaited any more need not come: the request's future is dropped.
+#[tokio::test(start_paused = true)]
+async fn us3_a_request_that_is_not_awaited_any_more() {
+    let mut agent = Listed::new([RunEnd::failure(U)]);
+    agent.hangs_switching = true;
+    let log = agent.log.clone();
+    let mut session = Session::<_, TokioTimer>::new(agent, RetrySettings::default());
+    let handle = session.handle();
+    note_all(&handle, &log);
+    let user = async {
+        tokio::time::sleep(DAY).await;
+        // The agent is run by somebody else, and hits the limit again: a request takes the place of the first.
+        handle.message_ended(AssistantMessage::error(U));
+        tokio::time::sleep(DAY).await;
+        log.add("(a day later)");
+        handle.abort_retry();
+    };
+    tokio::join!(session.prompt(()), user);
+    assert_eq!(
+        log.lines(),
+        [
+            "run",
+            "run ended, will retry",
+            "switch dropped",
+            "(a day later)",
+            "X(false,2,\"Retry cancelled\")",
+            "switch dropped",
+            "settled: cancelled",
+        ]
+    );
+}
+
 /// A session of a `Send` agent goes to another thread, prompt and all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prompts_are_send() {
@@ -166,7 +214,7 @@ async fn prompts_are_send() {
     for _ in 0..50 {
         tasks.spawn(async {
             let ends = [RunEnd::failure(R), RunEnd::failure(R), answer()];
-            let mut session = Session::new(Listed::new(ends), settings(3, 1));
+            let mut session = Session::<_, TokioTimer>::new(Listed::new(ends), settings(3, 1));
             session.prompt(()).await.retries
         });
     }
