@@ -343,9 +343,11 @@ impl<'a> ErrorFacts<'a> {
     #[cfg(feature = "http")]
     #[must_use]
     pub fn response(mut self, status: http::StatusCode, headers: &'a http::HeaderMap) -> Self {
-        self.headers.extend(headers.iter().filter_map(|(name, value)| {
-            Some((name.as_str().into(), value.to_str().ok()?.into()))
-        }));
+        self.headers.extend(
+            headers.iter().filter_map(|(name, value)| {
+                Some((name.as_str().into(), value.to_str().ok()?.into()))
+            }),
+        );
         self.status(status.as_u16())
     }
 }

@@ -53,7 +53,7 @@ impl<'m> Input<'m> {
 
     /// [`Input::AssistantMessage`] of a failure that never was a message.
     #[must_use]
-    pub fn failure(text: &'m str) -> Self {
+    pub fn failure(text: impl Into<Cow<'m, str>>) -> Self {
         Self::AssistantMessage(Turn::failure(text))
     }
 }
@@ -83,7 +83,7 @@ impl<'m> From<Turn<'m>> for Input<'m> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn<'m> {
     pub(crate) stop_reason: StopReason,
-    pub(crate) error_text: Option<&'m str>,
+    pub(crate) error_text: Option<Cow<'m, str>>,
     pub(crate) usage: Option<Usage>,
     pub(crate) context_window: u64,
     pub(crate) facts: ErrorFacts<'m>,
@@ -100,7 +100,7 @@ impl<'m> Turn<'m> {
         }
         Self {
             stop_reason: message.stop_reason,
-            error_text: message.error_text(),
+            error_text: message.error_text().map(Cow::Borrowed),
             usage: message.usage,
             context_window: 0,
             facts,
@@ -110,15 +110,21 @@ impl<'m> Turn<'m> {
 
     /// Of a failure that never was a message. A text is needed: without one nothing is retried (CL1).
     #[must_use]
-    pub fn failure(text: &'m str) -> Self {
+    pub fn failure(text: impl Into<Cow<'m, str>>) -> Self {
         Self {
             stop_reason: StopReason::Error,
-            error_text: Some(text).filter(|text| !text.is_empty()),
+            error_text: Some(text.into()).filter(|text| !text.is_empty()),
             usage: None,
             context_window: 0,
             facts: ErrorFacts::new(),
             verdict: None,
         }
+    }
+
+    /// Why the call ended.
+    #[must_use]
+    pub const fn stop_reason(&self) -> StopReason {
+        self.stop_reason
     }
 
     /// The model's context window in tokens; 0 is unknown (CL4).
@@ -146,5 +152,26 @@ impl<'m> Turn<'m> {
     pub(crate) fn over_window(&self) -> bool {
         self.usage
             .is_some_and(|usage| usage.exceeds(self.context_window))
+    }
+}
+
+/// Of a message that is given away, for a turn that outlives the call.
+impl From<AssistantMessage> for Turn<'static> {
+    fn from(message: AssistantMessage) -> Self {
+        let mut facts = ErrorFacts::new();
+        if let Some(provider) = message.provider {
+            facts = facts.provider(provider);
+        }
+        Self {
+            stop_reason: message.stop_reason,
+            error_text: message
+                .error_message
+                .filter(|text| !text.is_empty())
+                .map(Cow::Owned),
+            usage: message.usage,
+            context_window: 0,
+            facts,
+            verdict: None,
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod backoff;
 mod classify;
+pub mod driver;
 mod effect;
 mod event;
 mod input;
@@ -10,6 +11,9 @@ mod message;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod settings;
+#[cfg(feature = "shell")]
+#[allow(clippy::disallowed_methods, reason = "a shell has the clock")]
+pub mod shell;
 mod time;
 #[cfg(feature = "json")]
 pub mod wire;

@@ -9,7 +9,7 @@ mod chain;
 use std::sync::Arc;
 
 use crate::classify::{Classifier, ErrorClass, Verdict};
-use crate::effect::{Effects, TimerId};
+use crate::effect::{Effect, Effects, TimerId};
 use crate::input::{Input, Turn};
 use crate::message::StopReason;
 use crate::settings::RetrySettings;
@@ -126,7 +126,7 @@ impl RetryMachine {
     /// Takes one input and returns what must be done now, in order.
     pub fn handle<'m>(&mut self, input: Input<'m>, ambient: Ambient) -> Effects<'m> {
         let step = match input {
-            Input::AssistantMessage(turn) => Step::Ended(self.read(&turn, ambient)),
+            Input::AssistantMessage(turn) => Step::Ended(self.read(turn, ambient)),
             Input::TimerFired(timer) => Step::TimerFired(timer),
             Input::CredentialSwitched { request, switched } => {
                 Step::CredentialSwitched { request, switched }
@@ -144,7 +144,7 @@ impl RetryMachine {
     }
 
     /// What the ended call means to a chain: the order is that of CL1, CL3 and CL4.
-    fn read<'m>(&self, turn: &Turn<'m>, ambient: Ambient) -> Ended<'m> {
+    fn read<'m>(&self, turn: Turn<'m>, ambient: Ambient) -> Ended<'m> {
         match turn.stop_reason {
             StopReason::Stop | StopReason::Length => Ended::Success {
                 ends_run: true,
@@ -156,8 +156,8 @@ impl RetryMachine {
             },
             StopReason::Aborted => Ended::Aborted,
             StopReason::Error => Ended::Error {
+                verdict: self.verdict(&turn, ambient.wall),
                 text: turn.error_text,
-                verdict: self.verdict(turn, ambient.wall),
             },
         }
     }
@@ -169,11 +169,33 @@ impl RetryMachine {
         if turn.over_window() {
             return Verdict::of_rule(ErrorClass::Overflow, &"usage-above-window");
         }
-        match (&turn.verdict, turn.error_text) {
+        match (&turn.verdict, turn.error_text.as_deref()) {
             (_, None) => Verdict::of_rule(ErrorClass::Unknown, &"no-text"),
             (Some(verdict), Some(_)) => verdict.clone(),
             (None, Some(text)) => self.classifier.classify(text, &turn.facts, now),
         }
+    }
+
+    /// Whether this turn, handed in now, would lead to a retry: for the one who announces a run's end before the
+    /// turn is handed in (EF1). A credential that is asked for counts as one.
+    ///
+    /// ```
+    /// # use retry_machine::*;
+    /// let machine = RetryMachine::default();
+    /// assert!(machine.would_retry(&Turn::failure("overloaded"), Ambient::at(0)));
+    /// assert!(!machine.would_retry(&Turn::failure("401 invalid api key"), Ambient::at(0)));
+    /// ```
+    #[must_use]
+    pub fn would_retry(&self, turn: &Turn<'_>, ambient: Ambient) -> bool {
+        let effects = self
+            .clone()
+            .handle(Input::AssistantMessage(turn.clone()), ambient);
+        effects.iter().any(|effect| {
+            matches!(
+                effect,
+                Effect::Sleep { .. } | Effect::SwitchCredential { .. }
+            )
+        })
     }
 
     /// Whether a chain is open (ST2, SE2).

@@ -15,10 +15,13 @@ mod classify;
 mod cli;
 #[cfg(feature = "json")]
 mod delays;
+mod driver;
 mod hints;
 mod machine;
 mod properties;
 #[cfg(feature = "json")]
 mod settings;
 mod shared;
+#[cfg(all(feature = "tokio", feature = "blocking"))]
+mod shells;
 mod table;

@@ -38,7 +38,7 @@ pub(super) enum Ended<'m> {
     },
     Aborted,
     Error {
-        text: Option<&'m str>,
+        text: Option<Cow<'m, str>>,
         verdict: Verdict,
     },
 }
@@ -331,13 +331,13 @@ impl Chains {
     fn error<'m>(
         &mut self,
         attempt: u32,
-        text: Option<&'m str>,
+        text: Option<Cow<'m, str>>,
         verdict: Verdict,
         cx: Context<'_>,
         out: &mut Effects<'m>,
     ) -> State {
         let settings = cx.settings;
-        let refused = match (verdict.action(), text) {
+        let refused = match (verdict.action(), &text) {
             (Action::Compact, _) => Some(EndReason::Overflow),
             (Action::Stop, _) | (Action::Retry | Action::Switch, None) => Some(EndReason::Fatal),
             (Action::Retry | Action::Switch, Some(_)) if !settings.enabled() => {
@@ -345,11 +345,11 @@ impl Chains {
             }
             (Action::Retry | Action::Switch, Some(_)) => None,
         };
-        let text = text.unwrap_or(NO_TEXT);
+        let text = text.unwrap_or(Cow::Borrowed(NO_TEXT));
         if let Some(reason) = refused {
             if attempt > 0 {
                 let about = Some((verdict.class, verdict.rule));
-                self.failure(attempt, Cow::Borrowed(text), reason, about, cx, out);
+                self.failure(attempt, text, reason, about, cx, out);
             }
             let cause = if reason == EndReason::Overflow {
                 CompactionCause::Overflow
@@ -366,7 +366,7 @@ impl Chains {
         let next = attempt + 1;
         let class = verdict.class;
         let failed = Failed {
-            text: Cow::Borrowed(text),
+            text,
             max_attempts: settings.max_retries_for(class),
             class,
             rule: verdict.rule,
