@@ -201,6 +201,9 @@ impl Protocol {
     /// Answers a line of more than [`MAX_LINE_BYTES`], which the reader has passed over.
     #[must_use]
     pub fn long_line(&mut self) -> Vec<String> {
+        if self.shut_down {
+            return Vec::new();
+        }
         self.lines += 1;
         vec![self.malformed(&format!("longer than {MAX_LINE_BYTES} bytes"))]
     }

@@ -18,6 +18,8 @@ mod delays;
 mod hints;
 mod machine;
 mod properties;
+#[cfg(feature = "cli")]
+mod rpc;
 #[cfg(feature = "json")]
 mod settings;
 mod shared;

@@ -78,7 +78,7 @@ pub enum HostEffect {
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         request: RequestId,
         /// For how long, in milliseconds, if the server said so; 60 s is usual otherwise.
-        #[cfg_attr(feature = "schema", schemars(required))]
+        #[cfg_attr(feature = "schema", schemars(required, extend("type" = ["integer", "null"])))]
         retry_after_ms: Option<u64>,
     },
     /// Remove the failed assistant message from the end of the runtime context, if it stands there.
@@ -148,7 +148,7 @@ pub struct Hello {
     pub name: String,
     /// The version of the program.
     pub version: String,
-    /// The version of the protocol: [`PROTOCOL_VERSION`].
+    /// The version of the protocol.
     pub protocol: u32,
     /// What this build can do beside the policy: `timeZones` if it reads zones in hints.
     pub features: Vec<String>,
@@ -166,11 +166,11 @@ pub struct Hello {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest line, in bytes: [`MAX_LINE_BYTES`].
+    /// The longest line, in bytes without its end.
     pub line_bytes: usize,
-    /// The sessions at a time: [`MAX_SESSIONS`].
+    /// The sessions at a time.
     pub sessions: usize,
-    /// The longest name of a session, in bytes: [`MAX_SESSION_NAME_BYTES`].
+    /// The longest name of a session, in bytes.
     pub session_name_bytes: usize,
 }
 
@@ -213,9 +213,13 @@ pub(crate) enum LineOut {
     Response(Response),
 }
 
-/// With the name of the session, if it has one.
+// No doc comment: it would describe the line in the schema, where the variant does.
 #[derive(Debug, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "{T}Line")
+)]
 pub(crate) struct OfSession<T> {
     #[serde(flatten)]
     pub(crate) body: T,
