@@ -68,7 +68,10 @@ impl RpcOptions {
         program.stdin(Stdio::piped()).stdout(Stdio::piped());
         let (process, stdin, stdout) = spawn(&mut program)?;
         let (tell, notices) = mpsc::channel();
-        let answers = Arc::new(Mutex::new(Answers::default()));
+        let answers = Arc::new(Mutex::new(Answers {
+            process_id: process.id(),
+            ..Answers::default()
+        }));
         let link = Arc::new(Link {
             timeout: self.timeout,
             writer: Mutex::new(Writer {
@@ -145,6 +148,12 @@ pub struct RpcClient {
 }
 
 impl RpcClient {
+    /// The operating system's number of the process; of the latest, if it was started anew.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.link.answers().process_id
+    }
+
     /// The session of this name in the same process.
     #[must_use]
     pub fn session(&self, name: &str) -> Self {
@@ -415,6 +424,7 @@ struct Answers {
     awaited: BTreeMap<u64, Sender<Result<Response, RpcError>>>,
     /// The ids of effects above this one are those of the running process.
     id_base: u64,
+    process_id: u32,
     closing: bool,
 }
 
@@ -468,6 +478,24 @@ impl Link {
 }
 
 impl Writer {
+    /// Tells a new process the settings of all sessions. Whoever hears of it can ask it, and only after them.
+    fn begin(&mut self, stdin: ChildStdin, tell: &Sender<(Name, Notice)>) {
+        // Nobody has to listen.
+        let _ = tell.send((None, Notice::Restarted));
+        self.stdin = Some(stdin);
+        let settings = std::mem::take(&mut self.settings);
+        for (session, settings) in &settings {
+            let command = Command::SetRetrySettings { settings };
+            // Ids begin at 1: nobody awaits 0. If it has died again, that is seen by reading.
+            let _ = self.write(&LineIn {
+                body: Body::Command(command),
+                id: 0,
+                session: session.as_deref(),
+            });
+        }
+        self.settings = settings;
+    }
+
     fn write(&mut self, line: &LineIn<'_>) -> Result<(), RpcError> {
         let Some(stdin) = &mut self.stdin else {
             return Err(RpcError::died());
@@ -612,23 +640,13 @@ impl Reader {
         self.restarts -= 1;
         let (process, stdin, stdout) = spawn(&mut self.program).ok()?;
         self.id_base = self.highest_id;
-        lock(&self.answers).id_base = self.id_base;
-        // Told before the process can be asked, so that this is the settings' place in the order of lines.
-        self.tell(None, Notice::Restarted);
-        let mut writer = link.writer();
-        writer.stdin = Some(stdin);
-        let settings = std::mem::take(&mut writer.settings);
-        for (session, settings) in &settings {
-            let command = Command::SetRetrySettings { settings };
-            // Ids from 1: nobody awaits 0. If it has died again, that is seen by reading.
-            let _ = writer.write(&LineIn {
-                body: Body::Command(command),
-                id: 0,
-                session: session.as_deref(),
-            });
-        }
-        writer.settings = settings;
-        drop(writer);
+        let mut answers = lock(&self.answers);
+        (answers.id_base, answers.process_id) = (self.id_base, process.id());
+        drop(answers);
+        // On a thread of its own, since the answers to many sessions' settings must be read meanwhile.
+        let tell = self.tell.clone();
+        let told = thread::Builder::new().spawn(move || link.writer().begin(stdin, &tell));
+        told.ok()?;
         Some((process, stdout))
     }
 }

@@ -307,7 +307,7 @@ fn rpc_scenarios_through_the_process() {
 #[test]
 fn rpc_random_scenarios_as_the_machine() {
     let mut dice = Dice(7);
-    for round in 0..400 {
+    for round in 0..200 {
         let settings = settings(2, 1000);
         let mut world = World::new(settings.clone());
         let mut link = Virtual::new(settings);

@@ -25,7 +25,10 @@ fn validators() -> (Validator, Validator) {
 #[track_caller]
 fn valid(validator: &Validator, line: &str) {
     let line: Value = serde_json::from_str(line).expect("JSON");
-    let errors: Vec<_> = validator.iter_errors(&line).map(|error| error.to_string()).collect();
+    let errors: Vec<_> = validator
+        .iter_errors(&line)
+        .map(|error| error.to_string())
+        .collect();
     assert!(errors.is_empty(), "{line}: {errors:?}");
 }
 
@@ -58,9 +61,16 @@ impl Link for Witness {
 fn rpc_schema_of_every_line() {
     let (line_in, line_out) = validators();
     let mut kinds = BTreeSet::new();
-    for (form, session, commands) in [(EventForm::Documented, None, true), (EventForm::Extended, Some("a"), false)] {
+    for (form, session, commands) in [
+        (EventForm::Documented, None, true),
+        (EventForm::Extended, Some("a"), false),
+    ] {
         for (_, (max, base), script, _) in scenarios::table() {
-            let settings = RetrySettings::builder().max_retries(max).base_delay_ms(base).set("events", form).build();
+            let settings = RetrySettings::builder()
+                .max_retries(max)
+                .base_delay_ms(base)
+                .set("events", form)
+                .build();
             let mut witness = Witness {
                 link: Virtual::new(settings.expect("in range")),
                 lines_in: Vec::new(),
@@ -95,19 +105,37 @@ fn rpc_schema_of_every_line() {
     }
     // Nothing that there is has been left out.
     let mut protocol = Protocol::new(RetrySettings::default());
-    let hello: Value = serde_json::from_str(&protocol.line(br#"{"type":"hello"}"#, Ambient::at(0))[0]).expect("JSON");
-    let names = ["commands", "inputs"].map(|key| hello["data"][key].as_array().expect("names").clone());
-    let effects = ["switchCredential", "dropFailedMessage", "continueAgent", "abortAgent", "checkCompaction"];
-    let expected = names.concat().into_iter().map(|name| name.as_str().expect("a name").to_owned()).chain(
-        effects.into_iter().chain(["auto_retry_start", "auto_retry_end", "response"]).map(str::to_owned),
-    );
+    let hello: Value =
+        serde_json::from_str(&protocol.line(br#"{"type":"hello"}"#, Ambient::at(0))[0])
+            .expect("JSON");
+    let names =
+        ["commands", "inputs"].map(|key| hello["data"][key].as_array().expect("names").clone());
+    let effects = [
+        "switchCredential",
+        "dropFailedMessage",
+        "continueAgent",
+        "abortAgent",
+        "checkCompaction",
+    ];
+    let expected = names
+        .concat()
+        .into_iter()
+        .map(|name| name.as_str().expect("a name").to_owned())
+        .chain(
+            effects
+                .into_iter()
+                .chain(["auto_retry_start", "auto_retry_end", "response"])
+                .map(str::to_owned),
+        );
     assert_eq!(kinds, expected.collect());
 }
 
 /// What tells a line's kind.
 fn kind(line: &str) -> String {
     let line: Value = serde_json::from_str(line).expect("JSON");
-    let kind = ["effect", "input", "type"].iter().find_map(|key| line[key].as_str());
+    let kind = ["effect", "input", "type"]
+        .iter()
+        .find_map(|key| line[key].as_str());
     kind.expect("a kind").to_owned()
 }
 
@@ -166,7 +194,10 @@ fn rpc_schema_refuses_what_is_refused() {
 
 #[test]
 fn rpc_schema_on_the_command_line() {
-    let output = Command::new(binary()).args(["schema", "rpc"]).output().expect("it runs");
+    let output = Command::new(binary())
+        .args(["schema", "rpc"])
+        .output()
+        .expect("it runs");
     let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(printed, retry_machine::schema::rpc());
     assert_eq!(output.status.code(), Some(0));
