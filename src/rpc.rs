@@ -45,6 +45,7 @@ use std::sync::Arc;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub use client::{RpcClient, RpcError, RpcErrorKind, RpcNotices, RpcOptions};
@@ -334,7 +335,8 @@ impl Protocol {
     /// The session, which begins here if it is not there.
     fn open(&mut self, name: &Name) -> Result<&mut Session, String> {
         let fresh = self.fresh();
-        let room = self.sessions.len() < MAX_SESSIONS;
+        // There is always room for the unnamed one: whoever speaks without names knows of no limit.
+        let room = name.is_none() || self.sessions.len() < MAX_SESSIONS;
         match self.sessions.entry(name.clone()) {
             Entry::Occupied(session) => Ok(session.into_mut()),
             Entry::Vacant(place) if room => Ok(place.insert(fresh)),
@@ -516,11 +518,13 @@ impl<'l> Address<'l> {
     }
 }
 
-/// An id is repeated as it was written, so its value does not matter here.
+/// An id is repeated as it was written; only one that every reader of JSON reads can be.
 fn read_id(id: Option<&RawValue>) -> Result<Option<&RawValue>, String> {
-    match id.and_then(|id| id.get().bytes().next()) {
-        None | Some(b'"' | b'-' | b'0'..=b'9') => Ok(id),
-        Some(_) => Err("id: expected a string or a number".to_owned()),
+    match id.map(|id| serde_json::from_str(id.get())) {
+        None | Some(Ok(Value::String(_) | Value::Number(_))) => Ok(id),
+        Some(Ok(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | Err(_)) => {
+            Err("id: expected a string or a number".to_owned())
+        }
     }
 }
 

@@ -15,6 +15,8 @@ mod classify;
 mod cli;
 #[cfg(feature = "json")]
 mod delays;
+#[cfg(feature = "rpc")]
+mod fuzzing;
 mod hints;
 mod machine;
 mod properties;

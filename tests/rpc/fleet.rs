@@ -142,7 +142,7 @@ impl Fleet {
                 }
                 session.waits = false;
                 let request = line["request"].as_u64().expect("an id");
-                let answer = |request: u64| json!({ "input": "credentialSwitched", "request": request, "switched": request % 2 == 0 });
+                let answer = |request: u64| json!({ "input": "credentialSwitched", "request": request, "switched": request.is_multiple_of(2) });
                 match dice.below(6) {
                     0 => answers.extend([json!({ "type": "abort_retry" }), answer(request)]),
                     1 => answers.extend([answer(request + 1000), answer(request), answer(request)]),
