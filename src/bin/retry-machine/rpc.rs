@@ -66,8 +66,9 @@ impl Rpc {
 const MAX_QUEUED_LINES: usize = 1024;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
-/// How long a signal leaves for what is queued to be written.
-const SIGNAL_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a signal leaves for what is queued to be written. With the longest line just being read, it is
+/// still over within a second.
+const SIGNAL_PATIENCE: Duration = Duration::from_millis(250);
 
 struct Pump {
     started: Instant,
@@ -311,8 +312,8 @@ pub fn without_foreign(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
             }
             None => {
                 if !PASSED_BY_CLIENTS.contains(&name) {
-                    // Not its value, which may be a secret.
-                    eprintln!("note: rpc has no `{name}`; it is passed over");
+                    // Not its value, which may be a secret. Nobody has to read it.
+                    let _ = writeln!(io::stderr(), "note: rpc has no `{name}`; it is passed over");
                 }
                 args.next_if(|next| !next.as_encoded_bytes().starts_with(b"-"));
             }
