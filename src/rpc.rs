@@ -61,7 +61,7 @@ use crate::machine::{Phase, RetryMachine};
 use crate::message::LossyString;
 use crate::settings::{RetrySettings, SettingsPatch};
 use crate::time::{Ambient, MonotonicMillis};
-use crate::wire::{Dialect, InputLine, LatestIds, describe, to_line};
+use crate::wire::{Dialect, InputLine, LatestIds, object, to_line};
 
 /// The version of the protocol that `hello` tells; it changes when a line changes its meaning.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -491,11 +491,7 @@ impl<'l> Address<'l> {
         if let Err(error) = std::str::from_utf8(line) {
             return Err(format!("invalid UTF-8 at byte {}", error.valid_up_to() + 1));
         }
-        let start = line.iter().position(|byte| !byte.is_ascii_whitespace());
-        if let Some(column) = start.filter(|at| line[*at] != b'{') {
-            return Err(format!("expected a JSON object at column {}", column + 1));
-        }
-        let head: Head<'_> = serde_json::from_slice(line).map_err(|error| describe(&error))?;
+        let head: Head<'_> = object(line)?;
         let verb = match (head.command, head.input) {
             (Some(command), None) => Verb::Command(command.0),
             (None, Some(input)) => Verb::Input(input.0),
@@ -629,7 +625,7 @@ impl Command {
         let Some(row) = COMMANDS.iter().find(|row| row.name == name) else {
             return Err(format!("Unknown command: {name}"));
         };
-        let raw: RawCommand = serde_json::from_slice(line).map_err(|error| describe(&error))?;
+        let raw: RawCommand = object(line)?;
         let present = [
             ("session", raw.session.is_some()),
             ("enabled", raw.enabled.is_some()),

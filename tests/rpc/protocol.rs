@@ -98,15 +98,15 @@ fn rp3_ids() {
 #[test]
 fn rp3_malformed_lines() {
     let cases: &[(&[u8], &str)] = &[
-        (b"fly", "expected a JSON object at column 1"),
-        (b"  [1]", "expected a JSON object at column 3"),
+        (b"fly", "not a JSON object"),
+        (b"  [1]", "not a JSON object"),
         (
             br#"["abort",null,null,null]"#,
-            "expected a JSON object at column 1",
+            "not a JSON object",
         ),
-        (b"\"abort\"", "expected a JSON object at column 1"),
-        (b"\xEF\xBB\xBF{}", "expected a JSON object at column 1"),
-        (b"\0", "expected a JSON object at column 1"),
+        (b"\"abort\"", "not a JSON object"),
+        (b"\xEF\xBB\xBF{}", "not a JSON object"),
+        (b"\0", "not a JSON object"),
         (
             br#"{"type":"abort""#,
             "malformed JSON: EOF while parsing an object at column 15",
