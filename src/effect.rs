@@ -55,6 +55,7 @@ id! {
 
 /// Why compaction should look at the session (ST6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 // Exhaustive: SPEC section 2 names exactly two causes.
 pub enum CompactionCause {
@@ -136,6 +137,22 @@ impl Effect<'_> {
             Self::ContinueAgent { run } => Effect::ContinueAgent { run },
             Self::AbortAgent => Effect::AbortAgent,
             Self::CheckCompaction { cause } => Effect::CheckCompaction { cause },
+        }
+    }
+}
+
+#[cfg(feature = "rpc")]
+impl Effect<'_> {
+    /// The number of the id that brings the answer back.
+    pub(crate) fn id_mut(&mut self) -> Option<&mut u64> {
+        match self {
+            Self::SwitchCredential { request, .. } => Some(&mut request.0),
+            Self::Sleep { timer, .. } | Self::CancelSleep { timer } => Some(&mut timer.0),
+            Self::ContinueAgent { run } => Some(&mut run.0),
+            Self::Emit { .. }
+            | Self::DropFailedMessage
+            | Self::AbortAgent
+            | Self::CheckCompaction { .. } => None,
         }
     }
 }

@@ -8,6 +8,8 @@ mod event;
 mod input;
 mod machine;
 mod message;
+#[cfg(feature = "rpc")]
+pub mod rpc;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod settings;

@@ -7,12 +7,14 @@
 use core::fmt;
 
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
 use crate::time::UnixMillis;
 
 /// Why a model call ended (SPEC section 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 // Exhaustive: SPEC section 1 names exactly these five.
 pub enum StopReason {
@@ -58,7 +60,7 @@ impl StopReason {
 }
 
 /// Tokens that the call used. Numbers only the policy reads; anything missing or below zero is 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Usage {
@@ -207,6 +209,58 @@ impl AssistantMessage {
         self.error_message
             .as_deref()
             .filter(|text| !text.is_empty())
+    }
+}
+
+/// As agents write it; reads as the same message again. The content itself is not kept: a block stands for
+/// each thing that was produced.
+impl Serialize for AssistantMessage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("role", "assistant")?;
+        map.serialize_entry("stopReason", &self.stop_reason)?;
+        if let Some(text) = &self.error_message {
+            map.serialize_entry("errorMessage", text)?;
+        }
+        if let Some(usage) = &self.usage {
+            map.serialize_entry("usage", usage)?;
+        }
+        map.serialize_entry("content", &self.content)?;
+        if let Some(provider) = &self.provider {
+            map.serialize_entry("provider", provider)?;
+        }
+        if let Some(model) = &self.model {
+            map.serialize_entry("model", model)?;
+        }
+        if let Some(timestamp) = &self.timestamp {
+            map.serialize_entry("timestamp", timestamp)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Produced {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Clone, Serialize)]
+        #[serde(tag = "type", rename_all = "camelCase")]
+        enum Written {
+            Text { text: &'static str },
+            Thinking,
+            ToolCall,
+            Image,
+        }
+
+        // What was said is not known, only that it is not blank.
+        let text = self.visible_text.then_some(Written::Text { text: "…" });
+        let thinking = self.thinking.then_some(Written::Thinking);
+        let tool_calls = (0..self.tool_calls).map(|_| Written::ToolCall);
+        let images = (0..self.images).map(|_| Written::Image);
+        serializer.collect_seq(
+            text.into_iter()
+                .chain(thinking)
+                .chain(tool_calls)
+                .chain(images),
+        )
     }
 }
 

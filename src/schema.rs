@@ -1,11 +1,11 @@
-//! JSON Schemas of what people write by hand: settings and rule files.
+//! JSON Schemas of what people write by hand, settings and rule files, and of the lines between programs.
 
 use serde_json::{Map, Value, json};
 
 use crate::settings::{RetrySettings, SETTINGS, SettingKind};
 
 /// The dialect of the schemas.
-const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+pub(crate) const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// The schema of a settings file: an object with the group `retry`, other groups being somebody else's.
 /// Made from [`SETTINGS`].
@@ -96,4 +96,12 @@ fn kind(kind: SettingKind) -> Value {
 #[must_use]
 pub fn rules() -> Value {
     schemars::schema_for!(crate::classify::loaded::WrittenFile).to_value()
+}
+
+/// The schema of the lines of `rpc`: any line, with those that are read (`LineIn`) and those that are written
+/// (`LineOut`) as definitions of their own.
+#[cfg(feature = "rpc")]
+#[must_use]
+pub fn rpc() -> Value {
+    crate::rpc::schema()
 }

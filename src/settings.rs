@@ -780,6 +780,13 @@ impl SettingsPatch {
         self.values.is_empty()
     }
 
+    /// Takes over the values that `later` names and keeps the rest.
+    pub fn merge(&mut self, later: &Self) {
+        self.values
+            .retain(|(index, _)| later.values.iter().all(|(other, _)| other != index));
+        self.values.extend_from_slice(&later.values);
+    }
+
     fn put(&mut self, key: &str, value: SettingValue) -> Result<(), SettingsError> {
         let Some(index) = index_of(key) else {
             return Err(SettingsError::unknown_key(key));
@@ -952,43 +959,57 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
 /// The whole tree, as the group `retry` of a settings file, without what is unset.
 impl Serialize for RetrySettings {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// The part of the tree below a group.
-        struct Group<'s>(&'s RetrySettings, String);
+        let set = |index: usize| {
+            Some(SETTINGS[index].value_in(self)).filter(|value| *value != SettingValue::Unset)
+        };
+        Group(&set, String::new()).serialize(serializer)
+    }
+}
 
-        impl Serialize for Group<'_> {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let Self(settings, group) = self;
-                let mut map = serializer.serialize_map(None)?;
-                let mut last = "";
-                for setting in SETTINGS {
-                    let Some(name) = child(group, setting.key).filter(|name| *name != last) else {
-                        continue;
-                    };
-                    last = name;
-                    let path = if group.is_empty() {
-                        name.to_owned()
-                    } else {
-                        format!("{group}.{name}")
-                    };
-                    if path != setting.key {
-                        let below = SETTINGS
-                            .iter()
-                            .filter(|other| child(&path, other.key).is_some());
-                        if below
-                            .clone()
-                            .any(|other| other.value_in(settings) != SettingValue::Unset)
-                        {
-                            map.serialize_entry(name, &Group(settings, path))?;
-                        }
-                    } else if setting.value_in(settings) != SettingValue::Unset {
-                        map.serialize_entry(name, &setting.value_in(settings))?;
-                    }
+/// The values named, as the bare group that it is read from; what is unset by it is `null`.
+impl Serialize for SettingsPatch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let named = |index: usize| {
+            self.values
+                .iter()
+                .find(|(at, _)| *at == index)
+                .map(|(_, value)| *value)
+        };
+        Group(&named, String::new()).serialize(serializer)
+    }
+}
+
+/// The part of the tree below a group, of those settings (by their index) that have a value.
+struct Group<'s>(&'s dyn Fn(usize) -> Option<SettingValue>, String);
+
+impl Serialize for Group<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(value, group) = self;
+        let mut map = serializer.serialize_map(None)?;
+        let mut last = "";
+        for (index, setting) in SETTINGS.iter().enumerate() {
+            let Some(name) = child(group, setting.key).filter(|name| *name != last) else {
+                continue;
+            };
+            last = name;
+            let path = if group.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{group}.{name}")
+            };
+            if path == setting.key {
+                if let Some(value) = value(index) {
+                    map.serialize_entry(name, &value)?;
                 }
-                map.end()
+            } else if SETTINGS
+                .iter()
+                .enumerate()
+                .any(|(index, below)| child(&path, below.key).is_some() && value(index).is_some())
+            {
+                map.serialize_entry(name, &Group(value, path))?;
             }
         }
-
-        Group(self, String::new()).serialize(serializer)
+        map.end()
     }
 }
 

@@ -8,6 +8,7 @@ mod agent;
 
 use std::borrow::Cow;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 pub use agent::{AgentLine, AgentMessage, Entry};
@@ -18,9 +19,11 @@ use crate::machine::RetryMachine;
 use crate::message::{AssistantMessage, LossyString};
 use crate::settings::{SettingsPatch, nearest};
 use crate::time::Ambient;
+#[cfg(feature = "rpc")]
+use crate::time::UnixMillis;
 
 /// The largest entropy that a line may carry: every JSON reader keeps integers up to here.
-const MAX_ENTROPY: u64 = 1 << 53;
+pub(crate) const MAX_ENTROPY: u64 = 1 << 53;
 
 /// A machine that reads input lines and answers each with its effects.
 ///
@@ -54,7 +57,7 @@ impl Stepper {
     /// `defaults` are the milliseconds since the epoch and the entropy for a line that has none. A bad
     /// line is answered by `{"error":"…"}` and leaves the machine as it was.
     pub fn line(&mut self, line: &[u8], defaults: (u64, u64)) -> String {
-        match InputLine::parse(line) {
+        match InputLine::parse(line, Dialect::Step) {
             Ok(line) => {
                 let ambient = line.ambient(defaults);
                 let effects = self.machine.handle(line.body.input(&self.latest), ambient);
@@ -126,14 +129,47 @@ impl InputLine {
     ///
     /// # Errors
     /// What is wrong with it, for the one who wrote it.
-    pub(crate) fn parse(line: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(line: &[u8], dialect: Dialect) -> Result<Self, String> {
         let raw: RawLine = object(line)?;
-        raw.read()
+        raw.read(dialect)
     }
 
     /// Both clocks are `nowMs`; what the line does not say comes from `defaults`.
     fn ambient(&self, (now_ms, entropy): (u64, u64)) -> Ambient {
         Ambient::at(self.now_ms.unwrap_or(now_ms)).with_entropy(self.entropy.unwrap_or(entropy))
+    }
+
+    /// What the line says in place of `ambient`. Where timers are not the host's, neither is the clock that
+    /// they run on: `nowMs` is wall time alone, what a server's instants are measured against.
+    #[cfg(feature = "rpc")]
+    pub(crate) fn ambient_over(&self, ambient: Ambient) -> Ambient {
+        let wall = self.now_ms.map_or(ambient.wall, UnixMillis);
+        Ambient::new(wall, ambient.monotonic).with_entropy(self.entropy.unwrap_or(ambient.entropy))
+    }
+}
+
+/// Which protocol an input line belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// `step`: one machine, timers are the host's.
+    Step,
+    /// `rpc`: lines carry `id` and `session`, which are read before; timers are the process's own.
+    #[cfg(feature = "rpc")]
+    Rpc,
+}
+
+impl Dialect {
+    /// The names of the inputs that it takes.
+    pub(crate) fn inputs(self) -> impl Iterator<Item = &'static str> + Clone {
+        let timers = match self {
+            Self::Step => true,
+            #[cfg(feature = "rpc")]
+            Self::Rpc => false,
+        };
+        INPUTS
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(move |name| timers || *name != "timerFired")
     }
 }
 
@@ -179,6 +215,30 @@ pub(crate) enum InputBody {
 }
 
 impl InputBody {
+    /// The same with other numbers for the ids that the line carries.
+    #[cfg(feature = "rpc")]
+    pub(crate) fn map_ids(&mut self, map: impl Fn(u64) -> u64) {
+        match self {
+            Self::TimerFired(Some(TimerId(id)))
+            | Self::CredentialSwitched {
+                request: Some(RequestId(id)),
+                ..
+            }
+            | Self::ContinueFailed {
+                run: Some(RunId(id)),
+                ..
+            } => *id = map(*id),
+            Self::TimerFired(None)
+            | Self::CredentialSwitched { request: None, .. }
+            | Self::ContinueFailed { run: None, .. }
+            | Self::AssistantMessage { .. }
+            | Self::AbortRetry
+            | Self::Abort
+            | Self::PromptStarted
+            | Self::SettingsChanged(_) => {}
+        }
+    }
+
     /// The input of the machine; ids left out are the latest ones.
     pub(crate) fn input(&self, latest: &LatestIds) -> Input<'_> {
         match self {
@@ -223,6 +283,8 @@ struct RawLine {
     run: Option<RunId>,
     error: Option<LossyString>,
     settings: Option<SettingsPatch>,
+    id: Option<IgnoredAny>,
+    session: Option<IgnoredAny>,
 }
 
 /// The inputs by their names on the wire, each with its keys.
@@ -237,21 +299,41 @@ const INPUTS: [(&str, &[&str]); 8] = [
     ("settingsChanged", &["settings"]),
 ];
 
+/// The keys of an input.
+#[cfg(all(feature = "rpc", feature = "schema"))]
+pub(crate) fn keys_of(input: &str) -> &'static [&'static str] {
+    let found = INPUTS.iter().find(|(name, _)| *name == input);
+    found.map_or(&[], |(_, keys)| keys)
+}
+
 impl RawLine {
-    fn read(self) -> Result<InputLine, String> {
+    fn read(self, dialect: Dialect) -> Result<InputLine, String> {
         let name = self.input.0.as_str();
-        let Some((_, keys)) = INPUTS.iter().find(|(known, _)| *known == name) else {
-            let names = INPUTS.iter().map(|(known, _)| *known);
-            return Err(match nearest(name, names.clone()) {
-                Some(close) => format!("unknown input `{name}`; did you mean `{close}`?"),
-                None => {
-                    let names: Vec<_> = names.map(|known| format!("`{known}`")).collect();
-                    format!(
-                        "unknown input `{name}`; expected one of {}",
-                        names.join(", ")
-                    )
-                }
+        let names = dialect.inputs();
+        let taken = |known: &str| names.clone().any(|name| name == known);
+        let Some((_, keys)) = INPUTS
+            .iter()
+            .find(|(known, _)| *known == name && taken(known))
+        else {
+            return Err(if INPUTS.iter().any(|(known, _)| *known == name) {
+                format!("`{name}` is no input here: timers are the process's own")
+            } else if let Some(close) = nearest(name, names.clone()) {
+                format!("unknown input `{name}`; did you mean `{close}`?")
+            } else {
+                let names: Vec<_> = names.map(|known| format!("`{known}`")).collect();
+                format!(
+                    "unknown input `{name}`; expected one of {}",
+                    names.join(", ")
+                )
             });
+        };
+        let addressed = match dialect {
+            Dialect::Step => [
+                ("id", self.id.is_some()),
+                ("session", self.session.is_some()),
+            ],
+            #[cfg(feature = "rpc")]
+            Dialect::Rpc => [("id", false), ("session", false)],
         };
         let present = [
             ("message", self.message.is_some()),
@@ -265,6 +347,7 @@ impl RawLine {
         ];
         if let Some((key, _)) = present
             .iter()
+            .chain(&addressed)
             .find(|(key, present)| *present && !keys.contains(key))
         {
             return Err(format!("`{key}` is no key of the input `{name}`"));

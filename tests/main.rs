@@ -16,9 +16,13 @@ mod cli;
 #[cfg(feature = "json")]
 mod delays;
 mod driver;
+#[cfg(feature = "rpc")]
+mod fuzzing;
 mod hints;
 mod machine;
 mod properties;
+#[cfg(feature = "cli")]
+mod rpc;
 #[cfg(feature = "json")]
 mod settings;
 mod shared;

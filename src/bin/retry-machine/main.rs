@@ -15,6 +15,7 @@ mod corpus;
 mod lines;
 mod replay;
 mod rows;
+mod rpc;
 mod rules;
 mod schema;
 mod settings;
@@ -40,6 +41,7 @@ enum Command {
     Replay(replay::Replay),
     Classify(classify::Classify),
     Step(step::Step),
+    Rpc(rpc::Rpc),
     Schema(schema::Schema),
 }
 
@@ -79,10 +81,11 @@ impl From<io::Error> for Failure {
 type Outcome = Result<u8, Failure>;
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let outcome = match Cli::parse_from(rpc::without_foreign(std::env::args_os())).command {
         Command::Replay(command) => command.run(),
         Command::Classify(command) => command.run(),
         Command::Step(command) => command.run(),
+        Command::Rpc(command) => command.run(),
         Command::Schema(command) => command.run(),
     };
     ExitCode::from(match outcome {

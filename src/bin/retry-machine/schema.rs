@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{Outcome, exit};
 
-/// Print the JSON Schema of a settings file or of a rule file.
+/// Print the JSON Schema of a settings file, of a rule file or of the lines of `rpc`.
 #[derive(Args)]
 #[command(after_help = "Example:
   $ retry-machine schema settings > retry.schema.json")]
@@ -21,6 +21,8 @@ enum Of {
     Settings,
     /// A file of rules (TOML) for --rules.
     Rules,
+    /// The lines that `rpc` reads and writes.
+    Rpc,
 }
 
 impl Schema {
@@ -28,6 +30,7 @@ impl Schema {
         let schema = match self.of {
             Of::Settings => retry_machine::schema::settings(),
             Of::Rules => retry_machine::schema::rules(),
+            Of::Rpc => retry_machine::schema::rpc(),
         };
         writeln!(io::stdout().lock(), "{schema:#}")?;
         Ok(exit::DONE)
