@@ -13,6 +13,7 @@
 mod classify;
 mod corpus;
 mod lines;
+mod policy;
 mod replay;
 mod rows;
 mod rpc;
@@ -41,6 +42,7 @@ enum Command {
     Replay(replay::Replay),
     Classify(classify::Classify),
     Step(step::Step),
+    Policy(policy::Policy),
     Rpc(rpc::Rpc),
     Schema(schema::Schema),
 }
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         Command::Replay(command) => command.run(),
         Command::Classify(command) => command.run(),
         Command::Step(command) => command.run(),
+        Command::Policy(command) => command.run(),
         Command::Rpc(command) => command.run(),
         Command::Schema(command) => command.run(),
     };
