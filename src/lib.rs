@@ -1,4 +1,15 @@
-//! The retry core of an LLM agent.
+#![cfg_attr(
+    all(feature = "tokio", feature = "blocking", feature = "http"),
+    doc = include_str!("../README.md")
+)]
+#![cfg_attr(
+    not(all(feature = "tokio", feature = "blocking", feature = "http")),
+    doc = "The retry core of an LLM agent. The whole page is made with all features."
+)]
+
+#[cfg(doc)]
+#[doc = include_str!("design.md")]
+pub mod design {}
 
 pub mod backoff;
 mod classify;

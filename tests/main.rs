@@ -22,6 +22,8 @@ mod hints;
 mod machine;
 mod properties;
 #[cfg(feature = "cli")]
+mod readme;
+#[cfg(feature = "cli")]
 mod rpc;
 #[cfg(feature = "json")]
 mod settings;

@@ -5,15 +5,10 @@ use std::process::{Command, Output};
 
 use super::{Link, Virtual, binary};
 
-/// The document: a file of its own, or a part of the README.
+/// The document: a part of the README.
 fn document() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let texts = ["docs-rpc.md", "README.md"]
-        .map(|name| std::fs::read_to_string(root.join(name)).unwrap_or_default());
-    let found = texts
-        .into_iter()
-        .find(|text| text.contains("| | you write | you read |"));
-    found.expect("a document about rpc")
+    std::fs::read_to_string(root.join("README.md")).expect("README.md")
 }
 
 /// The fenced blocks of a language below a heading.
