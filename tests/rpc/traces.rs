@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use retry_machine::{Classifier, ErrorFacts, UnixMillis};
 use serde_json::Value;
 
 use super::host::{Played, play};
@@ -17,8 +18,8 @@ fn traces() -> Option<Vec<Value>> {
     )
 }
 
-/// What is compared: a hint lengthens the delay in the recording, and not by default here.
-fn comparable(log: &[Value]) -> Vec<Value> {
+/// What is compared. A hint lengthens the delay in the recording, as here if it is `honoured`, but not by default.
+fn comparable(log: &[Value], honoured: bool) -> Vec<Value> {
     let mut log = log.to_vec();
     for entry in &mut log {
         if let Some(entry) = entry.as_object_mut() {
@@ -28,7 +29,7 @@ fn comparable(log: &[Value]) -> Vec<Value> {
         let hinted = entry["errorMessage"]
             .as_str()
             .is_some_and(|text| text.contains("retry-after"));
-        if entry["type"] == "auto_retry_start" && hinted && entry["delayMs"] != 0 {
+        if entry["type"] == "auto_retry_start" && hinted && !honoured && entry["delayMs"] != 0 {
             entry["delayMs"] = "local or hint".into();
         }
     }
@@ -36,13 +37,13 @@ fn comparable(log: &[Value]) -> Vec<Value> {
 }
 
 /// Why it was not played as recorded, up to where the reference leaves a chain open.
-fn difference(trace: &Value, played: &Played) -> Option<String> {
+fn difference(trace: &Value, played: &Played, honoured: bool) -> Option<String> {
     if let Some(fault) = played.faults.first() {
         return Some(fault.clone());
     }
     let (got, want) = (
-        comparable(&played.log),
-        comparable(trace["log"].as_array().expect("a log")),
+        comparable(&played.log, honoured),
+        comparable(trace["log"].as_array().expect("a log"), honoured),
     );
     let length = trace["leak"]
         .as_u64()
@@ -95,11 +96,41 @@ fn rpc_traces_in_virtual_time() {
     let mut differences = Vec::new();
     for trace in &traces {
         let mut link = Virtual::default();
-        if let Some(why) = difference(trace, &play(trace, &mut link, None)) {
+        if let Some(why) = difference(trace, &play(trace, &mut link, None), false) {
             differences.push((name(trace), why));
         }
     }
     report(&differences, traces.len());
+}
+
+/// With the server's delay honoured the delays are the recorded ones as well: the longer of both.
+#[test]
+fn hi2_honoured_delays_of_the_traces() {
+    let Some(traces) = traces() else { return };
+    let mut differences = Vec::new();
+    let mut hints = 0;
+    let honour = r#"{"type":"set_retry_settings","settings":{"delay":{"serverDelay":"honour"}}}"#;
+    for trace in traces.iter().filter(|trace| has_no_other_hint(trace)) {
+        let mut link = Virtual::default();
+        link.ask(honour);
+        if let Some(why) = difference(trace, &play(trace, &mut link, None), true) {
+            differences.push((name(trace), why));
+        }
+        hints += usize::from(trace.to_string().contains("retry-after-ms="));
+    }
+    assert!(hints > 50, "{hints} traces with a hint");
+    report(&differences, traces.len());
+}
+
+/// Whether no text of the trace asks for a wait in other words than `retry-after-ms=…`.
+fn has_no_other_hint(trace: &Value) -> bool {
+    let turns = trace["turns"].as_array().expect("turns").iter();
+    let mut texts = turns.filter_map(|turn| turn["errorMessage"].as_str());
+    texts.all(|text| {
+        let facts = ErrorFacts::new();
+        let verdict = Classifier::shared().classify(text, &facts, UnixMillis(0));
+        verdict.hint.is_none() || text.contains("retry-after-ms=")
+    })
 }
 
 /// All in one process, each in a session of its own: what one does is nothing to another.
@@ -110,7 +141,7 @@ fn rpc_traces_as_sessions_of_one_protocol() {
     let mut link = Virtual::default();
     for trace in &traces {
         let name = name(trace);
-        if let Some(why) = difference(trace, &play(trace, &mut link, Some(&name))) {
+        if let Some(why) = difference(trace, &play(trace, &mut link, Some(&name)), false) {
             differences.push((name, why));
         }
     }
@@ -189,7 +220,7 @@ fn rpc_traces_through_the_process() {
                 let ends_waits = !trace["actions"].as_array().expect("actions").is_empty();
                 let early = (!ends_waits && took + 10 < waits_ms(&trace))
                     .then(|| format!("over after {took} ms"));
-                let why = difference(&trace, &played).or(early);
+                let why = difference(&trace, &played, false).or(early);
                 why.map(|why| (name(&trace), why))
             })
         })
