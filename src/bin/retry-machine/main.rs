@@ -11,8 +11,10 @@
 )]
 
 mod classify;
+mod completions;
 mod corpus;
 mod lines;
+mod man;
 mod replay;
 mod rows;
 mod rpc;
@@ -43,6 +45,8 @@ enum Command {
     Step(step::Step),
     Rpc(rpc::Rpc),
     Schema(schema::Schema),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 /// The exit codes, which `--help` of each command names.
@@ -87,6 +91,8 @@ fn main() -> ExitCode {
         Command::Step(command) => command.run(),
         Command::Rpc(command) => command.run(),
         Command::Schema(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
     };
     ExitCode::from(match outcome {
         Ok(code) => code,
