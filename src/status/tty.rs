@@ -130,11 +130,12 @@ pub(super) fn leave_raw_mode() {
     }
 }
 
-/// A process in the background would be stopped by the terminal for changing its mode.
+/// A process in the background would be stopped by the terminal for changing its mode. A terminal that does not control
+/// the process stops nobody.
 #[cfg(unix)]
 fn in_foreground() -> bool {
     rustix::termios::tcgetpgrp(rustix::stdio::stdin())
-        .is_ok_and(|group| group == rustix::process::getpgrp())
+        .map_or(true, |group| group == rustix::process::getpgrp())
 }
 
 #[cfg(not(unix))]
