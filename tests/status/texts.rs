@@ -56,9 +56,11 @@ impl Fed {
     }
 }
 
-/// What a failure at once shows.
+/// What a failure with this text shows, after one attempt.
 fn failed(text: &str) -> Fed {
-    let mut fed = Fed::new(0, 0);
+    let mut fed = Fed::new(1, 0);
+    fed.fail("overloaded");
+    fed.wake();
     fed.fail(text);
     fed
 }
@@ -247,7 +249,7 @@ fn tu4_cuts_between_characters() {
         ("e\u{301}e\u{301}e\u{301}", 2, "e\u{301}…"),
         ("🇩🇪🇫🇷", 3, "🇩🇪…"),
         ("🇩🇪🇫🇷", 2, "…"),
-        ("\u{301}", 0, "\u{301}"),
+        ("\u{301}", 0, ""),
         ("각각", 3, "각…"),
     ];
     for (whole, columns, shown) in cases {
@@ -285,7 +287,7 @@ fn hostile_texts_are_escaped_and_secrets_masked() {
         assert_eq!(text::one_line(from, 200), shown);
         assert_eq!(
             failed(from).line(200).unwrap(),
-            format!("Retry failed: {shown}")
+            format!("Retry failed after 1 attempt: {shown}")
         );
     }
     // A secret at the edge is masked before it is cut.
