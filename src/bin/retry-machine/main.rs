@@ -11,9 +11,11 @@
 )]
 
 mod classify;
+mod completions;
 mod corpus;
 mod lines;
 mod policy;
+mod man;
 mod replay;
 mod rows;
 mod rpc;
@@ -45,6 +47,8 @@ enum Command {
     Policy(policy::Policy),
     Rpc(rpc::Rpc),
     Schema(schema::Schema),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 /// The exit codes, which `--help` of each command names.
@@ -90,6 +94,8 @@ fn main() -> ExitCode {
         Command::Policy(command) => command.run(),
         Command::Rpc(command) => command.run(),
         Command::Schema(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
     };
     ExitCode::from(match outcome {
         Ok(code) => code,
