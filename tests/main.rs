@@ -16,11 +16,12 @@ mod cli;
 #[cfg(feature = "json")]
 mod delays;
 mod driver;
+mod exhaustive;
 #[cfg(feature = "rpc")]
 mod fuzzing;
 mod hints;
 mod machine;
-mod properties;
+mod model;
 #[cfg(feature = "cli")]
 mod rpc;
 #[cfg(feature = "json")]
