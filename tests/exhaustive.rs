@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use retry_machine::{
     Action, CompactionCause, Effect, Effects, EndReason, ErrorClass, Outcome, Phase, RetryEvent,
-    RetryMachine, RetrySettings, SETTINGS, ServerDelay, SettingValue, SettingsPatch,
+    RetryMachine, RetrySettings, ServerDelay, SettingValue, SettingsPatch,
 };
 
-use crate::model::{Awaits, Failure, Model, Move, ambient};
+use crate::model::{Awaits, Failure, Model, Move, all_of, ambient};
 
 /// How often the premise of each law held. By address: a name is looked up some fifty times a transition.
 #[derive(Default)]
@@ -683,15 +683,6 @@ fn pairwise() -> Vec<RetrySettings> {
     profiles
 }
 
-/// A change to these settings, of every key.
-fn to(settings: &RetrySettings) -> SettingsPatch {
-    let mut builder = SettingsPatch::builder();
-    for setting in SETTINGS {
-        builder = builder.set(setting.key, setting.value_in(settings));
-    }
-    builder.patch().expect("in range")
-}
-
 /// The settings between which a search changes.
 fn variants(profile: &RetrySettings) -> Vec<RetrySettings> {
     let mut off = profile.clone();
@@ -706,8 +697,10 @@ fn variants(profile: &RetrySettings) -> Vec<RetrySettings> {
     vec![profile.clone(), off, fewer]
 }
 
-/// How deep a search goes if it does not close before.
-const DEEPEST: usize = 14;
+/// How deep a search goes at least; one with few states goes on until nothing new is found.
+const DEEP: usize = 12;
+/// So many states are few.
+const FEW: usize = 20_000;
 /// A server's delay above every maximum, in milliseconds.
 const TOO_LONG: u64 = 400_000;
 
@@ -770,7 +763,7 @@ impl Search {
         Self {
             changes: variants
                 .iter()
-                .map(|settings| Move::Settings(to(settings)))
+                .map(|settings| Move::Settings(all_of(settings)))
                 .collect(),
             failures: failures
                 .filter(|failure| !slow || matches!(failure.hint_ms, None | Some(0 | TOO_LONG)))
@@ -923,7 +916,7 @@ impl Search {
         let mut known = BTreeSet::from([self.key(&root)]);
         let mut frontier = vec![root];
         let mut transitions = 0;
-        for depth in 1..=DEEPEST {
+        for depth in 1.. {
             let mut found = Vec::new();
             for node in &frontier {
                 self.moves(node, |step, at| {
@@ -935,11 +928,15 @@ impl Search {
                 });
             }
             frontier = found;
-            if frontier.is_empty() {
-                return (known.len(), transitions, Some(depth));
+            if frontier.is_empty() || depth == DEEP && known.len() > FEW {
+                return (
+                    known.len(),
+                    transitions,
+                    frontier.is_empty().then_some(depth),
+                );
             }
         }
-        (known.len(), transitions, None)
+        unreachable!("a search ends")
     }
 }
 
@@ -992,7 +989,7 @@ fn every_sequence_keeps_every_law() {
     let (mut all_states, mut all_transitions) = (0, 0);
     for (at, profile) in profiles.iter().enumerate() {
         let (states, transitions, closed) = Search::new(profile).run(&mut tally);
-        let closed = closed.map_or(format!("depth {DEEPEST}"), |depth| {
+        let closed = closed.map_or(format!("depth {DEEP}"), |depth| {
             format!("closed at {depth}")
         });
         eprintln!("profile {at}: {states} states, {transitions} transitions, {closed}");

@@ -684,3 +684,292 @@ fn chosen(effects: &Effects<'_>) -> Option<u64> {
         _ => None,
     })
 }
+
+/// What happens next, in terms of what is awaited.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Move(Move),
+    /// The awaited timer so late (or early), the awaited answer, or the failure of the run.
+    Awaited {
+        switched: bool,
+        late_ms: i64,
+    },
+    /// An answer of any kind with an id so far behind the latest, or ahead of it.
+    Stray {
+        kind: u8,
+        behind: i64,
+    },
+    Pass(u64),
+}
+
+/// The machine and the model, side by side in virtual time.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub machine: RetryMachine,
+    pub model: Model,
+    pub now: u64,
+}
+
+impl Session {
+    pub fn new(settings: RetrySettings) -> Self {
+        Self {
+            machine: RetryMachine::new(settings.clone()),
+            model: Model::new(settings),
+            now: 0,
+        }
+    }
+
+    /// The input that `op` means now; None for one that only takes time.
+    pub fn resolve(&mut self, op: &Op) -> Option<Move> {
+        let run = self.model.draining.flatten();
+        match *op {
+            Op::Move(ref step) => Some(step.clone()),
+            Op::Pass(ms) => {
+                self.now += ms;
+                None
+            }
+            Op::Awaited { switched, late_ms } => match self.model.chain.map(|chain| chain.awaits) {
+                Some(Awaits::Timer { timer, due }) => {
+                    self.now = self.now.max(due.saturating_add_signed(late_ms));
+                    Some(Move::Timer(timer))
+                }
+                Some(Awaits::Answer { request, .. }) => Some(Move::Answer(request, switched)),
+                Some(Awaits::Message { run }) => Some(Move::ContinueFailed(run, "busy")),
+                None => run.map(|run| Move::ContinueFailed(run, "busy")),
+            },
+            Op::Stray { kind, behind } => {
+                let id = self.model.last_id().saturating_add_signed(-behind);
+                Some(match kind % 4 {
+                    0 => Move::Timer(id),
+                    1 => Move::Answer(id, true),
+                    2 => Move::Answer(id, false),
+                    _ => Move::ContinueFailed(id, ""),
+                })
+            }
+        }
+    }
+
+    /// One input to both.
+    pub fn step(&mut self, step: &Move, entropy: u64) -> Effects<'static> {
+        let ambient = ambient(self.now, entropy);
+        let effects = self.machine.handle(step.input(self.now), ambient);
+        self.model.check(step, self.now, &effects, &self.machine);
+        assert_eq!(self.machine.settings(), &self.model.settings);
+        effects
+    }
+}
+
+/// A sequence of operations from bytes, for the fuzzer: the first choose the settings.
+pub fn machine(bytes: &[u8]) {
+    let mut bytes = bytes.iter().copied();
+    let mut next = move || bytes.next();
+    let (Some(flags), Some(sizes)) = (next(), next()) else {
+        return;
+    };
+    let mut session = Session::new(settings(flags, sizes));
+    while let Some(code) = next() {
+        let mut number = || u64::from(next().unwrap_or(0));
+        let op = match code {
+            b'e' => {
+                let class = ErrorClass::ALL[number() as usize % ErrorClass::ALL.len()];
+                let hint = number();
+                let bits = number();
+                Op::Move(Move::Error(Failure {
+                    class,
+                    hint_ms: (hint > 0).then(|| (hint - 1) << (bits & 31)),
+                    text: if bits & 32 == 0 { "the text" } else { "" },
+                    full: bits & 64 != 0,
+                }))
+            }
+            b'k' => Op::Move(Move::Stop {
+                full: number() % 2 == 1,
+            }),
+            b'l' => Op::Move(Move::Length),
+            b't' => Op::Move(Move::ToolUse {
+                full: number() % 2 == 1,
+            }),
+            b'x' => Op::Move(Move::Aborted),
+            b'r' => Op::Move(Move::AbortRetry),
+            b'b' => Op::Move(Move::Abort),
+            b'p' => Op::Move(Move::Prompt),
+            b's' => {
+                let settings = settings(number() as u8, number() as u8);
+                Op::Move(Move::Settings(all_of(&settings)))
+            }
+            b'w' => Op::Awaited {
+                switched: false,
+                late_ms: 0,
+            },
+            b'y' => Op::Awaited {
+                switched: true,
+                late_ms: number() as i64 * 32,
+            },
+            b'v' => Op::Awaited {
+                switched: false,
+                late_ms: -(number() as i64),
+            },
+            b'?' => Op::Stray {
+                kind: number() as u8,
+                behind: i64::from(number() as i8),
+            },
+            b'+' => Op::Pass(number() * 256),
+            _ => continue,
+        };
+        let entropy = u64::from(code) * 0x0123_4567_89AB_CDEF ^ session.now << 40;
+        if let Some(step) = session.resolve(&op) {
+            let _ = session.step(&step, entropy);
+        }
+    }
+}
+
+/// Settings by bits and by size.
+fn settings(flags: u8, sizes: u8) -> RetrySettings {
+    let small = u64::from(sizes & 15);
+    let large = u64::from(sizes >> 4);
+    let bit = |at: u32| flags >> at & 1 == 1;
+    let some = |at: u32, value: u64| bit(at).then_some(value);
+    RetrySettings::builder()
+        .enabled(sizes != 0)
+        .max_retries(sizes as u32 & 7)
+        .base_delay_ms(small * 400)
+        .set("maxTotalRetries", some(0, large))
+        .set("maxElapsedMs.chain", some(1, large * 2000))
+        .set("maxElapsedMs.prompt", some(2, large * 3000))
+        .set("delay.maxBackoffMs", some(3, small * 900))
+        .set("delay.jitter", bit(4))
+        .set(
+            "delay.serverDelay",
+            if bit(5) {
+                ServerDelay::Honour
+            } else {
+                ServerDelay::Ignore
+            },
+        )
+        .set("delay.maxServerDelayMs", some(6, large * 1000))
+        .set("delay.waitForReset", bit(7))
+        .set("delay.maxResetWaitMs", large * 5000)
+        .set("delay.minTransportDelayMs", large * 100)
+        .set("classes.overloaded.maxRetries", some(3, small))
+        .set("classes.usage_limit.baseDelayMs", some(4, large))
+        .build()
+        .expect("in range")
+}
+
+/// A change to these settings, of every key.
+pub fn all_of(settings: &RetrySettings) -> SettingsPatch {
+    let mut builder = SettingsPatch::builder();
+    for setting in retry_machine::SETTINGS {
+        builder = builder.set(setting.key, setting.value_in(settings));
+    }
+    builder.patch().expect("in range")
+}
+
+#[cfg(test)]
+mod random {
+    use proptest::prelude::*;
+    use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
+    use retry_machine::{ErrorClass, RetryMachine, RetrySettings};
+
+    use super::{Failure, Model, Move, Op, Session, all_of, settings};
+    use crate::exhaustive::{Laws, Tally};
+
+    fn failure() -> impl Strategy<Value = Failure> {
+        let class = prop_oneof![
+            3 => prop::sample::select(&ErrorClass::ALL[..4]),
+            2 => Just(ErrorClass::UsageLimit),
+            1 => prop::sample::select(&ErrorClass::ALL[..]),
+        ];
+        let hint = prop::option::of(prop_oneof![0..9000_u64, 0..1_u64 << 53]);
+        let text = prop_oneof![9 => Just("the text"), 1 => Just("")];
+        (class, hint, text, prop::bool::weighted(0.05)).prop_map(|(class, hint_ms, text, full)| {
+            Failure {
+                class,
+                hint_ms,
+                text,
+                full,
+            }
+        })
+    }
+
+    fn any_settings() -> impl Strategy<Value = RetrySettings> {
+        prop_oneof![
+            Just(RetrySettings::default()),
+            Just(RetrySettings::recommended()),
+            (any::<u8>(), any::<u8>()).prop_map(|(flags, sizes)| settings(flags, sizes)),
+        ]
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let late = prop_oneof![3 => Just(0), 1 => -3000..9000_i64];
+        prop_oneof![
+            12 => failure().prop_map(|failure| Op::Move(Move::Error(failure))),
+            10 => (any::<bool>(), late).prop_map(|(switched, late_ms)| Op::Awaited { switched, late_ms }),
+            3 => (0..4_u8, -2..6_i64).prop_map(|(kind, behind)| Op::Stray { kind, behind }),
+            2 => (0..20_000_u64).prop_map(Op::Pass),
+            1 => any::<bool>().prop_map(|full| Op::Move(Move::Stop { full })),
+            1 => any::<bool>().prop_map(|full| Op::Move(Move::ToolUse { full })),
+            1 => prop::sample::select(vec![Move::Length, Move::Aborted, Move::AbortRetry, Move::Abort, Move::Prompt]).prop_map(Op::Move),
+            1 => any_settings().prop_map(|settings| Op::Move(Move::Settings(all_of(&settings)))),
+        ]
+    }
+
+    /// The model alone: any operation can follow any other.
+    struct Reference;
+
+    impl ReferenceStateMachine for Reference {
+        type State = Model;
+        type Transition = (Op, u64);
+
+        fn init_state() -> BoxedStrategy<Model> {
+            any_settings().prop_map(Model::new).boxed()
+        }
+
+        fn transitions(_: &Model) -> BoxedStrategy<(Op, u64)> {
+            (op(), any::<u64>()).boxed()
+        }
+
+        fn apply(state: Model, _: &(Op, u64)) -> Model {
+            // What an operation means depends on what the machine chose: the model moves in the session.
+            state
+        }
+    }
+
+    struct Machine {
+        session: Session,
+        laws: Laws,
+        tally: Tally,
+    }
+
+    impl StateMachineTest for Machine {
+        type SystemUnderTest = Self;
+        type Reference = Reference;
+
+        fn init_test(model: &Model) -> Self {
+            Self {
+                session: Session::new(model.settings.clone()),
+                laws: Laws::default(),
+                tally: Tally::default(),
+            }
+        }
+
+        fn apply(mut state: Self, _: &Model, (op, entropy): (Op, u64)) -> Self {
+            let before: RetryMachine = state.session.machine.clone();
+            if let Some(step) = state.session.resolve(&op) {
+                let effects = state.session.step(&step, entropy);
+                let Session { machine, now, .. } = &state.session;
+                state
+                    .laws
+                    .check(&mut state.tally, &before, &step, *now, &effects, machine);
+            }
+            state
+        }
+    }
+
+    prop_state_machine! {
+        #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+
+        /// Longer ways than the search goes, with any delays, entropy and settings.
+        #[test]
+        fn machine_and_model_agree(sequential 1..80 => Machine);
+    }
+}
