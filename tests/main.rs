@@ -9,6 +9,9 @@
 
 mod support;
 
+mod allocations;
+mod api;
+
 #[cfg(feature = "json")]
 mod classify;
 #[cfg(feature = "cli")]
@@ -20,6 +23,8 @@ mod exhaustive;
 #[cfg(feature = "rpc")]
 mod fuzzing;
 mod hints;
+#[cfg(feature = "cli")]
+mod hostile;
 mod machine;
 mod model;
 #[cfg(feature = "cli")]
