@@ -59,7 +59,7 @@ pub(crate) enum Plan {
     /// A wait of so many milliseconds.
     Wait(u64),
     /// An end: the server asks for a longer wait than the settings allow.
-    TooLong { asked_ms: u64 },
+    TooLong { asked_ms: u64, max_ms: u64 },
 }
 
 /// The delay before the retry number `attempt`, for a failure of this class. `hint_ms` is what the server
@@ -96,7 +96,12 @@ pub(crate) fn plan(
             Some(longest) if asked <= longest => {
                 wait = wait.saturating_add(settings.reset_margin_ms());
             }
-            _ => return Plan::TooLong { asked_ms: asked },
+            _ => {
+                return Plan::TooLong {
+                    asked_ms: asked,
+                    max_ms,
+                };
+            }
         }
     }
     Plan::Wait(own.max(wait).min(MAX_DELAY_MS))

@@ -2,6 +2,9 @@
 //!
 //! They stand here so that they compile with every change, and so that what was once found stays found.
 
+#[path = "fuzzing/texts.rs"]
+pub mod texts;
+
 use std::collections::BTreeMap;
 
 use retry_machine::rpc::Protocol;
@@ -323,5 +326,41 @@ mod replay {
     #[test]
     fn fuzz_rpc_sequence() {
         seeds("rpc_sequence", super::rpc_sequence);
+    }
+
+    #[test]
+    fn fuzz_machine() {
+        seeds("machine", crate::model::machine);
+    }
+
+    #[test]
+    fn fuzz_classifier() {
+        seeds("classifier", super::texts::classifier);
+    }
+
+    #[test]
+    fn fuzz_signals() {
+        seeds("signals", super::texts::signals);
+    }
+
+    #[test]
+    fn fuzz_hints() {
+        seeds("hints", super::texts::hints);
+    }
+
+    #[test]
+    fn fuzz_settings() {
+        seeds("settings", super::texts::settings);
+    }
+
+    #[test]
+    fn fuzz_history() {
+        seeds("history", super::texts::history);
+    }
+
+    #[cfg(feature = "rules")]
+    #[test]
+    fn fuzz_rules() {
+        seeds("rules", super::texts::rules);
     }
 }

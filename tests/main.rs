@@ -9,6 +9,9 @@
 
 mod support;
 
+mod allocations;
+mod api;
+
 #[cfg(feature = "json")]
 mod classify;
 #[cfg(feature = "cli")]
@@ -16,11 +19,14 @@ mod cli;
 #[cfg(feature = "json")]
 mod delays;
 mod driver;
+mod exhaustive;
 #[cfg(feature = "rpc")]
 mod fuzzing;
 mod hints;
+#[cfg(feature = "cli")]
+mod hostile;
 mod machine;
-mod properties;
+mod model;
 #[cfg(feature = "cli")]
 mod readme;
 #[cfg(feature = "cli")]

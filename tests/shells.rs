@@ -1,5 +1,6 @@
 //! The shells: the same scenarios under tokio, smol and on a thread; storms; listeners; spans.
 
+mod awaits;
 mod listeners;
 mod scenarios;
 #[cfg(feature = "tracing")]

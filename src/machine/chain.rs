@@ -138,19 +138,9 @@ impl Chains {
         let mut fx = Effects::default();
         let out = &mut fx;
         let cx = Context { settings, ambient };
-        match step {
-            Step::PromptStarted => {
-                self.prompt_started = Some(ambient.monotonic);
-                self.total_retries = 0;
-            }
-            Step::Ended(_) => {
-                self.prompt_started.get_or_insert(ambient.monotonic);
-            }
-            Step::TimerFired(_)
-            | Step::CredentialSwitched { .. }
-            | Step::ContinueFailed { .. }
-            | Step::AbortRetry
-            | Step::Abort => {}
+        let starts_prompt = matches!(step, Step::PromptStarted);
+        if matches!(step, Step::Ended(_)) {
+            self.prompt_started.get_or_insert(ambient.monotonic);
         }
         self.state = match std::mem::take(&mut self.state) {
             State::Idle => match step {
@@ -288,6 +278,11 @@ impl Chains {
                 | Step::ContinueFailed { .. } => State::Draining { run },
             },
         };
+        if starts_prompt {
+            // Afterwards: an end that it caused tells of the prompt before.
+            self.prompt_started = Some(ambient.monotonic);
+            self.total_retries = 0;
+        }
         fx
     }
 
@@ -415,8 +410,7 @@ impl Chains {
     ) -> State {
         let delay_ms = match plan {
             Plan::Wait(delay_ms) => delay_ms,
-            Plan::TooLong { asked_ms } => {
-                let max_ms = cx.settings.max_server_delay_ms().unwrap_or(0);
+            Plan::TooLong { asked_ms, max_ms } => {
                 let text = format!(
                     "The server asks to wait {asked_ms} ms, more than retry.delay.maxServerDelayMs ({max_ms} ms): {}",
                     failed.text
