@@ -15,6 +15,7 @@ pub struct Options {
     pub(super) lines: bool,
     pub(super) color: Option<bool>,
     pub(super) keys: bool,
+    #[cfg_attr(not(unix), expect(dead_code, reason = "there are none"))]
     signals: bool,
 }
 
