@@ -16,6 +16,9 @@ mod settings;
 #[cfg(feature = "shell")]
 #[allow(clippy::disallowed_methods, reason = "a shell has the clock")]
 pub mod shell;
+#[cfg(feature = "status")]
+#[allow(clippy::disallowed_methods, reason = "the terminal has the clock")]
+pub mod status;
 mod time;
 #[cfg(feature = "json")]
 pub mod wire;

@@ -5,7 +5,6 @@ pub mod api;
 pub mod call;
 pub mod keys;
 mod record;
-pub mod terminal;
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -28,7 +27,7 @@ use api::Api;
 use call::{Endpoint, Timeouts};
 use keys::Keys;
 pub use record::Record;
-use terminal::{Options, Terminal};
+use retry_machine::status::{Options, Screen, Terminal};
 
 /// Ask a model and stream its answer, through overloads, rate limits, used-up keys and cut streams.
 ///
@@ -252,7 +251,7 @@ fn read_prompt(prompt: String) -> Result<String, Failure> {
 }
 
 /// Logs what this program and the session do; not what libraries below say, who may log headers.
-fn log(screen: terminal::Screen) {
+fn log(screen: Screen) {
     use tracing_subscriber::filter::{LevelFilter, Targets};
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
@@ -270,7 +269,7 @@ fn log(screen: terminal::Screen) {
 }
 
 /// Writes a line of the log where the terminal has room for it.
-struct Log(terminal::Screen);
+struct Log(Screen);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

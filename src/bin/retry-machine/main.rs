@@ -12,9 +12,11 @@
 
 mod ask;
 mod classify;
+mod completions;
 mod corpus;
 mod demo;
 mod lines;
+mod man;
 mod replay;
 mod rows;
 mod rpc;
@@ -47,6 +49,8 @@ enum Command {
     Step(step::Step),
     Rpc(rpc::Rpc),
     Schema(schema::Schema),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 /// The exit codes, which `--help` of each command names.
@@ -103,6 +107,8 @@ fn main() -> ExitCode {
         Command::Step(command) => command.run(),
         Command::Rpc(command) => command.run(),
         Command::Schema(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
     };
     ExitCode::from(match outcome {
         Ok(code) => code,

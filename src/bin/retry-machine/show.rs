@@ -1,10 +1,10 @@
-//! Texts from outside, for people: control characters escaped, secrets masked, width respected.
+//! Texts from outside, for people: what the library's `status::text` has, and what a report needs besides.
 
 use std::io::IsTerminal;
-use std::sync::LazyLock;
 
-use regex::Regex;
 use retry_machine::Span;
+pub use retry_machine::status::text::{cut, one_line};
+use retry_machine::status::text::{escaped, masked};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The columns to write in: the terminal's, else 100.
@@ -16,74 +16,6 @@ pub fn width() -> usize {
     terminal.map_or(100, |(width, _)| usize::from(width.0).max(20))
 }
 
-/// A text on one line: control characters as escapes, secrets masked, cut at `columns`.
-pub fn one_line(text: &str, columns: usize) -> String {
-    cut(&masked(&escaped(text)), columns)
-}
-
-/// Control characters and what turns the direction of writing, as escapes.
-pub fn escaped(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_hostile(c) {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
-}
-
-fn is_hostile(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-}
-
-/// Keys, tokens and mail addresses, masked.
-pub fn masked(text: &str) -> String {
-    static SECRETS: LazyLock<Regex> = LazyLock::new(|| {
-        let pattern = concat!(
-            r"(?i)\b(?P<kind>sk|pk|rk|gsk|xai|hf|r8|AIza|AKIA|ASIA|ghp|gho|ghs|ghu|glpat|xoxb|xoxp)",
-            r"(?P<body>[-_]?[A-Za-z0-9_-]{12,})",
-            r"|(?P<bearer>\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}",
-            r"|(?P<jwt>\beyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9._-]+",
-            r"|[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+\.[A-Za-z0-9.-]+",
-        );
-        #[expect(
-            clippy::expect_used,
-            reason = "a constant, compiled by every test of this module"
-        )]
-        Regex::new(pattern).expect("the pattern of secrets")
-    });
-    SECRETS
-        .replace_all(text, |found: &regex::Captures<'_>| {
-            let kept = ["kind", "bearer", "jwt"]
-                .iter()
-                .find_map(|name| found.name(name))
-                .map_or("", |kept| kept.as_str());
-            format!("{kept}…")
-        })
-        .into_owned()
-}
-
-/// At most `columns` wide, with an ellipsis where it was cut.
-pub fn cut(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
-        return text.to_owned();
-    }
-    let mut shown = String::new();
-    let mut used = 1;
-    for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used > columns {
-            break;
-        }
-        shown.push(c);
-    }
-    shown.push('…');
-    shown
-}
-
 /// The line of `text` in which `span` begins, and a line that underlines the span.
 pub fn underlined(text: &str, span: Span, columns: usize) -> (String, String) {
     let start = text[..span.start].rfind('\n').map_or(0, |at| at + 1);
@@ -91,7 +23,7 @@ pub fn underlined(text: &str, span: Span, columns: usize) -> (String, String) {
         .find('\n')
         .map_or(text.len(), |at| at + span.start);
     let stop = span.end.min(end);
-    let shown = |piece: &str| masked(&escaped(piece));
+    let shown = |piece: &str| escaped(&masked(piece));
     let before = shown(&text[start..span.start]);
     let inside = shown(&text[span.start..stop]);
     let after = shown(&text[stop..end]);

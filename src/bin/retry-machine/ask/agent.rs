@@ -11,7 +11,8 @@ use super::api::{Answer, Message, Request, Role};
 use super::call::Endpoint;
 use super::keys::{Keys, Redactor};
 use super::record::{Asked, Record};
-use super::terminal::Screen;
+use retry_machine::status::Screen;
+use retry_machine::status::text::escaped;
 
 /// The agent of `ask` and `demo`.
 pub struct Agent {
@@ -253,7 +254,7 @@ fn for_terminal(text: &str) -> String {
             if at > 0 {
                 shown.push('\t');
             }
-            shown.push_str(&crate::show::escaped(piece));
+            shown.push_str(&escaped(piece));
         }
         shown.push_str(end);
     }
