@@ -9,6 +9,8 @@
 
 mod support;
 
+#[cfg(feature = "cli")]
+mod ask;
 #[cfg(feature = "json")]
 mod classify;
 #[cfg(feature = "cli")]
