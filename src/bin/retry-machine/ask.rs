@@ -168,8 +168,12 @@ pub async fn converse(
     let telling = Arc::clone(&told);
     session.hook(move |event| {
         record.event(event);
-        if let SessionEvent::Retry(event) = event {
-            telling.store(matches!(event, RetryEvent::End(_)), Ordering::Relaxed);
+        match event {
+            SessionEvent::Retry(event) => {
+                telling.store(matches!(event, RetryEvent::End(_)), Ordering::Relaxed);
+            }
+            SessionEvent::RunEnded { .. } => telling.store(false, Ordering::Relaxed),
+            SessionEvent::Settled(_) | SessionEvent::HookPanicked { .. } => {}
         }
     });
     let settled = session.prompt(prompt).await;

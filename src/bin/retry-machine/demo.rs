@@ -25,7 +25,8 @@ use scenario::Scenario;
 /// Watch an agent get through a provider that fails on purpose; without a scenario, through all of them.
 ///
 /// The provider runs in this process, on the loopback interface. Esc ends the wait at hand and the tour goes on;
-/// Ctrl-C ends the tour. The settings are the recommended ones; flags go above them.
+/// Ctrl-C ends the tour. The settings are the recommended ones with a first delay of half a second; flags go above
+/// them.
 ///
 /// Exit codes: the tour 0, though some of it fails on purpose; one scenario as `ask`; 2 usage or settings refused;
 /// 130 cancelled.
@@ -56,9 +57,16 @@ pub struct Demo {
     settings: SettingsArgs,
 }
 
+/// Nobody watches a tour for minutes.
+const BASE_DELAY_MS: u64 = 500;
+
 impl Demo {
     pub fn run(self) -> Outcome {
-        let mut patches = vec![SettingsPatch::recommended()];
+        let shorter = SettingsPatch::builder().base_delay_ms(BASE_DELAY_MS);
+        let mut patches = vec![
+            SettingsPatch::recommended(),
+            shorter.patch().map_err(Failure::usage)?,
+        ];
         patches.extend(self.settings.patches()?);
         let settings = ask::settings(&patches);
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -196,7 +196,7 @@ impl Host for Agent {
         // The last two messages are the prompt and its failure.
         let kept = self.context.len().min(2);
         let older = self.context.len() - kept;
-        if cause != CompactionCause::Overflow || !self.may_cut || older == 0 {
+        if cause != CompactionCause::Overflow || !self.may_cut || !self.failed || older == 0 {
             return Compaction::Done;
         }
         self.context.drain(..older);

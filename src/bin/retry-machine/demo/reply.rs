@@ -189,20 +189,7 @@ fn pieces(api: Api, text: &str, ending: Ending) -> Vec<io::Result<String>> {
     events.extend(words[..told].iter().map(|word| delta(api, word)));
     match ending {
         Ending::Whole => end(api, text, words.len(), &mut events),
-        Ending::Error => events.push(match api {
-            Api::Anthropic => event("error", &Trouble::Overloaded.told(api).1),
-            Api::OpenaiChat => data(&Trouble::Overloaded.told(api).1),
-            Api::OpenaiResponses => {
-                let error = json!({
-                    "code": "server_error",
-                    "message": "The server had an error while processing your request. Sorry about that!",
-                });
-                event("response.failed", &json!({
-                    "type": "response.failed",
-                    "response": { "status": "failed", "error": error },
-                }))
-            }
-        }),
+        Ending::Error => events.push(error_event(api)),
         Ending::Cut => {}
     }
     let mut pieces: Vec<_> = events.into_iter().map(Ok).collect();
@@ -210,6 +197,25 @@ fn pieces(api: Api, text: &str, ending: Ending) -> Vec<io::Result<String>> {
         pieces.push(Err(io::ErrorKind::ConnectionReset.into()));
     }
     pieces
+}
+
+/// An overload that is told when the stream has begun.
+fn error_event(api: Api) -> String {
+    let code = "server_is_overloaded";
+    let message = "Our servers are currently overloaded. Please try again later.";
+    match api {
+        Api::Anthropic => event("error", &Trouble::Overloaded.told(api).1),
+        Api::OpenaiChat => data(&json!({
+            "error": { "message": message, "type": "server_error", "param": null, "code": code },
+        })),
+        Api::OpenaiResponses => event(
+            "response.failed",
+            &json!({
+                "type": "response.failed",
+                "response": { "status": "failed", "error": { "code": code, "message": message } },
+            }),
+        ),
+    }
 }
 
 const MODEL: &str = "demo";

@@ -94,7 +94,7 @@ impl Scenario {
                 "The key is not accepted. To repeat it is useless: the failure is told at once."
             }
             Self::Storm => {
-                "Everything at once: overload, rate limit, cut stream, gateway page, an error inside a stream."
+                "Everything at once: overload, gateway page, rate limit, cut stream, an error inside a stream."
             }
         }
     }
@@ -156,9 +156,9 @@ impl Scenario {
             Self::Auth => &[Reply::Refused(Trouble::Auth)],
             Self::Storm => &[
                 Reply::Refused(Trouble::Overloaded),
+                Reply::GatewayPage,
                 Reply::Refused(Trouble::RateLimit { retry_after_s: 1 }),
                 answer(Ending::Cut),
-                Reply::GatewayPage,
                 answer(Ending::Error),
                 whole,
             ],
