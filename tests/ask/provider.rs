@@ -141,7 +141,7 @@ fn serve(
     });
     let error = |status: u16, extra: &str, kind: &str, body: &str| {
         format!(
-            "HTTP/1.1 {status} Whatever\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{extra}\r\n{body}",
+            "HTTP/1.1 {status} Whatever\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{extra}\r\n{body}",
             body.len()
         )
     };

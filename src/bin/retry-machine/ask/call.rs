@@ -75,6 +75,8 @@ impl Endpoint {
             .redirect(redirect::Policy::none())
             .connect_timeout(timeouts.connect)
             .read_timeout(timeouts.idle)
+            // A connection that has waited for a retry may be gone, and the next call would fail with it.
+            .pool_max_idle_per_host(0)
             // Retries are this program's own affair.
             .retry(reqwest::retry::never());
         // An error says that one is installed already.
