@@ -211,7 +211,7 @@ impl Status {
         Some(match seconds(remaining) {
             0 => due,
             // The first millisecond that rounds to one less.
-            seconds => now.after(remaining - (seconds * 1000 - 501)),
+            seconds => now.after(remaining - ((seconds - 1) * 1000 + 499)),
         })
     }
 }

@@ -760,3 +760,44 @@ fn hostile_text_for_people() {
         assert!(!ran.out.contains(bad), "{bad:?} in {}", ran.out);
     }
 }
+
+mod manuals {
+    use super::*;
+
+    /// Taken from the help, so that a new command cannot be forgotten.
+    fn commands() -> Vec<String> {
+        let help = run(&["--help"], b"").out;
+        let (_, list) = help.split_once("Commands:\n").expect("a list of commands");
+        let (list, _) = list.split_once("\n\n").expect("the end of the list");
+        let names = list.lines().filter_map(|line| {
+            let name = line.strip_prefix("  ")?.split(' ').next()?;
+            (!name.is_empty()).then(|| name.to_owned())
+        });
+        names.collect()
+    }
+
+    #[test]
+    fn completions_of_each_shell() {
+        let commands = commands();
+        assert!(commands.contains(&"replay".to_owned()), "{commands:?}");
+        for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+            let ran = run(&["completions", shell], b"");
+            assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{shell}");
+            for word in commands.iter().map(String::as_str).chain(["max-retries"]) {
+                assert!(ran.out.contains(word), "{shell}: {word}");
+            }
+        }
+        assert_eq!(run(&["completions", "csh"], b"").code, 2);
+    }
+
+    #[test]
+    fn manual_of_all_commands() {
+        let ran = run(&["man"], b"");
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        for command in commands().iter().filter(|command| *command != "help") {
+            let heading = format!(".SH RETRY\\-MACHINE\\-{}", command.to_uppercase());
+            assert!(ran.out.contains(&heading), "{heading}");
+        }
+        assert!(ran.out.contains(r"\-\-max\-retries"));
+    }
+}

@@ -30,4 +30,6 @@ mod settings;
 mod shared;
 #[cfg(all(feature = "tokio", feature = "blocking"))]
 mod shells;
+#[cfg(all(feature = "status", feature = "blocking"))]
+mod status;
 mod table;

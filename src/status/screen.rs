@@ -191,16 +191,15 @@ impl Shared {
         }
         if !is_waiting {
             tty::leave_raw_mode();
+        } else if self.keys && view.claim.is_some() {
+            // Before a text asks for keys: whoever has read it may press one.
+            tty::enter_raw_mode();
+            tty::read_keys(self);
         }
         for line in lines {
             self.end_line(view);
             // Nobody can be told, and the agent does not need it.
             let _ = tty::write_error(&format!("{line}\n"));
-        }
-        if is_waiting && self.keys && view.claim.is_some() {
-            // Before the countdown asks for keys.
-            tty::enter_raw_mode();
-            tty::read_keys(self);
         }
         if loader.is_some() && (loader != view.drawn || !tty::is_drawn()) {
             self.end_line(view);

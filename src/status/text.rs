@@ -49,8 +49,9 @@ fn is_hostile(c: char) -> bool {
 pub fn masked(text: &str) -> String {
     static SECRETS: LazyLock<Regex> = LazyLock::new(|| {
         let pattern = concat!(
-            // The end of an escape is no letter of what follows.
-            r"(?i)(?P<edge>\b|\\[nrt]|\x1b\[[0-9;]*m)(?:",
+            // ASCII alone: to Unicode a word may begin with 密钥 and go on with a key. The end of an escape is no
+            // letter of what follows either.
+            r"(?i-u)(?P<edge>\b|\\[nrt]|\x1b\[[0-9;]*m)(?:",
             r"(?P<kind>sk|pk|rk|gsk|xai|hf|r8|AIza|AKIA|ASIA|ghp|gho|ghs|ghu|glpat|xoxb|xoxp)",
             r"[-_]?[A-Za-z0-9_-]{12,}",
             r"|(?P<bearer>bearer\s+)[A-Za-z0-9._~+/=-]{8,}",

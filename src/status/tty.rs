@@ -15,7 +15,7 @@ use crossterm::terminal;
 use super::screen::Shared;
 
 /// Goes to the beginning of the line and clears it.
-pub(super) const CLEAR_LINE: &str = "\r\x1b[K";
+const CLEAR_LINE: &str = "\r\x1b[K";
 
 static CLAIMED: AtomicBool = AtomicBool::new(false);
 /// The countdown stands in the terminal's last line.
@@ -64,32 +64,32 @@ pub(super) fn restore_for_end() {
 /// Takes the countdown away and gives the terminal its former mode back. Without a lock of ours: also for the thread
 /// that panics while it holds one.
 fn restore() {
-    if DRAWN.swap(false, SeqCst) {
-        let _ = write_error(CLEAR_LINE);
-    }
+    draw(None);
     leave_raw_mode();
 }
 
 pub(super) fn write_error(text: &str) -> io::Result<()> {
-    // At once, so that nothing comes between the pieces.
-    let mut stderr = io::stderr().lock();
+    write_at_once(&mut io::stderr().lock(), text)
+}
+
+fn write_at_once(stderr: &mut io::StderrLock<'_>, text: &str) -> io::Result<()> {
     stderr.write_all(text.as_bytes())?;
     stderr.flush()
 }
 
 /// Draws `line` where the countdown stands, or takes it away.
 pub(super) fn draw(line: Option<&str>) {
-    match line {
-        Some(line) => {
+    // Whoever has this lock knows whether the countdown stands there. A panic is reported under it, too.
+    let mut stderr = io::stderr().lock();
+    // What standard error does not take is lost.
+    let _ = match line {
+        Some(line) if !is_ending() => {
             DRAWN.store(true, SeqCst);
-            let _ = write_error(&format!("{CLEAR_LINE}{line}"));
+            write_at_once(&mut stderr, &format!("{CLEAR_LINE}{line}"))
         }
-        None => {
-            if DRAWN.swap(false, SeqCst) {
-                let _ = write_error(CLEAR_LINE);
-            }
-        }
-    }
+        Some(_) | None if DRAWN.swap(false, SeqCst) => write_at_once(&mut stderr, CLEAR_LINE),
+        Some(_) | None => Ok(()),
+    };
 }
 
 pub(super) fn is_drawn() -> bool {
@@ -130,11 +130,12 @@ pub(super) fn leave_raw_mode() {
     }
 }
 
-/// A process in the background would be stopped by the terminal for changing its mode.
+/// A process in the background would be stopped by the terminal for changing its mode. A terminal that does not control
+/// the process stops nobody.
 #[cfg(unix)]
 fn in_foreground() -> bool {
     rustix::termios::tcgetpgrp(rustix::stdio::stdin())
-        .is_ok_and(|group| group == rustix::process::getpgrp())
+        .map_or(true, |group| group == rustix::process::getpgrp())
 }
 
 #[cfg(not(unix))]
