@@ -2,6 +2,8 @@
 
 mod demo;
 mod provider;
+#[cfg(unix)]
+mod terminal;
 
 use std::fs;
 use std::path::PathBuf;
