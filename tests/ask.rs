@@ -465,7 +465,7 @@ fn play(case: &Case, api: Api) -> Vec<String> {
         &events,
     );
     let asked = provider.asked();
-    let keys: Vec<_> = asked.iter().map(|asked| key_of(asked)).collect();
+    let keys: Vec<_> = asked.iter().map(key_of).collect();
     check("keys of the requests", keys == case.keys, &keys);
     for asked in asked.iter().filter(|asked| !asked.body.is_null()) {
         check(
