@@ -329,6 +329,23 @@ impl<'a> ErrorFacts<'a> {
         self
     }
 
+    /// The same with its texts copied, for a turn that outlives the response.
+    #[must_use]
+    pub fn into_owned(self) -> ErrorFacts<'static> {
+        let owned = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
+        ErrorFacts {
+            status: self.status,
+            code: self.code.map(owned),
+            provider: self.provider.map(owned),
+            time_zone: self.time_zone.map(owned),
+            headers: self
+                .headers
+                .into_iter()
+                .map(|(name, value)| (owned(name), owned(value)))
+                .collect(),
+        }
+    }
+
     /// Status and headers as the crate `http` has them. What is no text in a header is left out.
     ///
     /// ```

@@ -12,6 +12,8 @@ mod support;
 mod allocations;
 mod api;
 
+#[cfg(feature = "cli")]
+mod ask;
 #[cfg(feature = "json")]
 mod classify;
 #[cfg(feature = "cli")]

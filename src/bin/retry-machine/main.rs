@@ -10,9 +10,11 @@
     reason = "the binary is a shell: it has the clock"
 )]
 
+mod ask;
 mod classify;
 mod completions;
 mod corpus;
+mod demo;
 mod lines;
 mod man;
 mod policy;
@@ -41,6 +43,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Demo),
+    Ask(Box<ask::Ask>),
     Replay(replay::Replay),
     Classify(classify::Classify),
     Step(step::Step),
@@ -61,6 +65,16 @@ mod exit {
     pub const USAGE: u8 = 2;
     /// `replay --fail-on-difference` found one.
     pub const DIFFERENCE: u8 = 3;
+    /// `ask` was refused, or failed in a way that repeating cannot cure.
+    pub const FATAL: u8 = 1;
+    /// `ask` still failed after the last retry.
+    pub const EXHAUSTED: u8 = 3;
+    /// `ask`: the context does not fit.
+    pub const OVERFLOW: u8 = 4;
+    /// `ask`: a usage limit is reached, or the account cannot pay.
+    pub const LIMIT: u8 = 5;
+    /// The user has cancelled.
+    pub const CANCELLED: u8 = 130;
 }
 
 /// Why a command could not go on.
@@ -88,6 +102,8 @@ type Outcome = Result<u8, Failure>;
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse_from(rpc::without_foreign(std::env::args_os())).command {
+        Command::Demo(command) => command.run(),
+        Command::Ask(command) => command.run(),
         Command::Replay(command) => command.run(),
         Command::Classify(command) => command.run(),
         Command::Step(command) => command.run(),
