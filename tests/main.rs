@@ -28,6 +28,10 @@ mod hints;
 #[cfg(feature = "cli")]
 mod hostile;
 mod machine;
+#[cfg_attr(
+    not(feature = "rpc"),
+    allow(dead_code, reason = "its fuzz body is replayed beside those of rpc")
+)]
 mod model;
 #[cfg(feature = "cli")]
 mod readme;

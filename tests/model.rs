@@ -633,13 +633,7 @@ impl Model {
             .or_else(|| past(prompt_since, self.settings.max_prompt_elapsed_ms()))
     }
 
-    fn give_up(
-        &mut self,
-        retry: Retry,
-        reason: EndReason,
-        numbers: Vec<u64>,
-        told: &mut Vec<Told>,
-    ) {
+    fn give_up(&self, retry: Retry, reason: EndReason, numbers: Vec<u64>, told: &mut Vec<Told>) {
         self.end(retry.attempt - 1, Some((reason, retry.failure.text)), told);
         if let Some(Told::End { numbers: named, .. }) = told.last_mut() {
             *named = numbers;
@@ -815,7 +809,7 @@ pub fn machine(bytes: &[u8]) {
             b'+' => Op::Pass(number() * 256),
             _ => continue,
         };
-        let entropy = u64::from(code) * 0x0123_4567_89AB_CDEF ^ session.now << 40;
+        let entropy = u64::from(code).wrapping_mul(0x0123_4567_89AB_CDEF) ^ (session.now << 40);
         if let Some(step) = session.resolve(&op) {
             let _ = session.step(&step, entropy);
         }
@@ -826,7 +820,7 @@ pub fn machine(bytes: &[u8]) {
 fn settings(flags: u8, sizes: u8) -> RetrySettings {
     let small = u64::from(sizes & 15);
     let large = u64::from(sizes >> 4);
-    let bit = |at: u32| flags >> at & 1 == 1;
+    let bit = |at: u32| (flags >> at) & 1 == 1;
     let some = |at: u32, value: u64| bit(at).then_some(value);
     RetrySettings::builder()
         .enabled(sizes != 0)

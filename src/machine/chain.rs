@@ -48,10 +48,7 @@ pub(super) enum Ended<'m> {
 enum State {
     #[default]
     Idle,
-    Switching {
-        attempt: u32,
-        pending: Pending,
-    },
+    Switching(Pending),
     Waiting {
         attempt: u32,
         timer: TimerId,
@@ -70,11 +67,14 @@ enum State {
 /// What waits for the credential's answer, as read when the failure was handled (US3).
 #[derive(Clone, Debug)]
 struct Pending {
+    // In here for its size: a machine has 128 bytes.
+    attempt: u32,
     request: RequestId,
     text: Box<str>,
     /// What follows if no other credential takes over.
     plan: Plan,
-    max_attempts: u32,
+    /// 1,000 at most (SE1).
+    max_attempts: u16,
     class: ErrorClass,
     rule: RuleId,
 }
@@ -114,7 +114,7 @@ impl Chains {
     pub(super) fn phase(&self) -> Phase {
         match self.state {
             State::Idle => Phase::Idle,
-            State::Switching { attempt, .. } => Phase::Switching { attempt },
+            State::Switching(Pending { attempt, .. }) => Phase::Switching { attempt },
             State::Waiting {
                 attempt,
                 timer,
@@ -155,13 +155,13 @@ impl Chains {
                 | Step::AbortRetry
                 | Step::PromptStarted => State::Idle,
             },
-            State::Switching { attempt, pending } => match step {
+            State::Switching(pending) => match step {
                 // The host ran the agent itself: the awaited answer is forgotten (ST8).
-                Step::Ended(ended) => self.ended(attempt, ended, cx, out),
+                Step::Ended(ended) => self.ended(pending.attempt, ended, cx, out),
                 Step::CredentialSwitched { request, switched } if request == pending.request => {
                     let failed = Failed {
                         text: Cow::Owned(pending.text.into_string()),
-                        max_attempts: pending.max_attempts,
+                        max_attempts: pending.max_attempts.into(),
                         class: pending.class,
                         rule: pending.rule,
                     };
@@ -170,20 +170,20 @@ impl Chains {
                     } else {
                         pending.plan
                     };
-                    self.carry_out(plan, attempt, failed, cx, out)
+                    self.carry_out(plan, pending.attempt, failed, cx, out)
                 }
                 Step::AbortRetry | Step::PromptStarted => {
-                    self.cancelled(attempt, cx, out);
+                    self.cancelled(pending.attempt, cx, out);
                     State::Idle
                 }
                 Step::Abort => {
-                    self.cancelled(attempt, cx, out);
+                    self.cancelled(pending.attempt, cx, out);
                     out.push(Effect::AbortAgent);
                     State::Draining { run: None }
                 }
                 Step::TimerFired(_)
                 | Step::CredentialSwitched { .. }
-                | Step::ContinueFailed { .. } => State::Switching { attempt, pending },
+                | Step::ContinueFailed { .. } => State::Switching(pending),
             },
             State::Waiting {
                 attempt,
@@ -386,17 +386,15 @@ impl Chains {
             request,
             retry_after_ms: hint_ms,
         });
-        State::Switching {
+        State::Switching(Pending {
             attempt: next,
-            pending: Pending {
-                request,
-                text: failed.text.into(),
-                plan,
-                max_attempts: failed.max_attempts,
-                class,
-                rule: failed.rule,
-            },
-        }
+            request,
+            text: failed.text.into(),
+            plan,
+            max_attempts: u16::try_from(failed.max_attempts).unwrap_or(u16::MAX),
+            class,
+            rule: failed.rule,
+        })
     }
 
     /// Retries number `attempt` as planned, or ends the chain where the plan or a deadline says so.
