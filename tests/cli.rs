@@ -741,7 +741,9 @@ mod step {
 /// Every command has help with an example, and usage errors exit with 2.
 #[test]
 fn help() {
-    for name in ["demo", "ask", "replay", "classify", "policy", "step", "rpc", "schema"] {
+    for name in [
+        "demo", "ask", "replay", "classify", "policy", "step", "rpc", "schema",
+    ] {
         let ran = run(&[name, "--help"], b"");
         assert_eq!(ran.code, 0);
         assert!(ran.out.contains("Example"), "{name}");
