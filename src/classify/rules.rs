@@ -111,7 +111,8 @@ const PACE: &[&str] = &[
     "per (min|minute|second|sec|hour|day)",
     "(tpm|rpm|tpd|rpd)",
     "rate limit*",
-    "last minute",
+    "(this|last|past|each|every) (minute|second|hour|day|week|month)",
+    "(concurren*|in flight)",
     "(please wait|slow down|throttl*)",
 ];
 
@@ -359,13 +360,15 @@ pub(super) const RULES: &[Rule] = &[
             "no (room|space) (left |)in the context",
             "(context|prompt|conversation) (still |already |) exceed*",
             "input length of … is set to",
-            "find a kv slot",
+            "kv slot",
+            "kv cache (is |)(full|exhausted|too small)",
+            "(big|large|larger|bigger|exceed*) … (kv size|kv cache)",
             "calculated available context size",
             "max tokens of # exceeded",
             "(larger|longer|greater) than the (model's |model |maximum |)(input length|length limit|token limit|input limit|input size)",
             "^input length$",
             "context window exceed*",
-            "(maximum|max) context (length|window|size|limit|tokens) … (exceeded|is|of|reached)",
+            "(maximum|max) context (length|window|size|limit|tokens) … (exceeded|of|reached|is #|is @|is only|is limited|is set)",
             "(exceed*|larger than|longer than|greater than|bigger than|beyond|outside|more than|over) … (context (length|window|size|limit)|maximum context|max context|n ctx)",
             "exceed* … (maximum input length|maximum allowed input length|maximum sequence length|max sequence length|maximum prompt length|max prompt length|model limit|model's limit|model token limit|max token count|maximum number of input tokens|maximum input tokens|max input tokens|input token limit|maximum number of tokens allowed)",
             "(longer|greater|larger|more|bigger) than (the |)(specified |configured |allowed |)(maximum|max) (model|sequence|seq|input|prompt|decoder|total|context|token) (len|length|size|tokens|count)",
@@ -383,7 +386,7 @@ pub(super) const RULES: &[Rule] = &[
             "configured context size is #",
             "loaded with context length of",
             "maximum prompt length is #",
-            "maximum context length is",
+            "maximum context length is (#|@|only|limited|set|less|smaller)",
             "too large for model with #",
             "too large for model … maximum context",
             "(filled|fills|fill|exhausted|exhausts) the context (window|length)",
@@ -397,8 +400,12 @@ pub(super) const RULES: &[Rule] = &[
         matches: &[
             "400 context_length_exceeded",
             "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
+            "decode failed: NoKvSlot",
         ],
-        misses: &["This model has a 128k token capacity"],
+        misses: &[
+            "This model has a 128k token capacity",
+            "500 could not start: the maximum context length is not known",
+        ],
         ..RULE
     },
     Rule {
@@ -477,7 +484,9 @@ pub(super) const RULES: &[Rule] = &[
             "per (min|minute|second|sec|hour|day|week|month)",
             "(tpm|rpm|tpd|rpd)",
             "rate limit*",
-            "last minute",
+            "(this|last|past|each|every) (minute|second|hour|day|week|month)",
+            "(concurren*|in flight)",
+            "limit of # (requests|calls|messages|connections)",
             "(please wait|slow down|throttl*)",
             "(daily|monthly|weekly|minute limit|day limit)",
             "copilot token usage",
@@ -488,7 +497,11 @@ pub(super) const RULES: &[Rule] = &[
             "the text has 250000 tokens > 200000 maximum",
             "too many tokens in the request",
         ],
-        misses: &["This request exceeds the limit of 30000 tokens per minute"],
+        misses: &[
+            "This request exceeds the limit of 30000 tokens per minute",
+            "429 Token limit exceeded for this minute",
+            "429 The number of parallel requests exceeds the limit of 5 requests",
+        ],
         ..RULE
     },
     Rule {
@@ -568,7 +581,10 @@ pub(super) const RULES: &[Rule] = &[
             "content can't be shown",
             "trusted access",
             "flagged (as|by|for|input)",
-            "(prompt|input|request|content|message|response|output) was (flagged|blocked|filtered)",
+            "(prompt|input|request|content|message|response|output|completion|answer|image) (was|got|were|has been|is being) (flagged|blocked|filtered|moderated)",
+            "nsfw",
+            "(adult|sexual|violent|hateful|obscene|pornographic|graphic|disallowed|objectionable) content",
+            "(bio|cbrn|chemical|biological|nuclear|weapons|csam) policy",
             "(usage|acceptable use|safety|moderation|community) (polic*|guidelines)",
             "violat* … (polic*|guidelines|moderation)",
             "(blocked|block*) … (safety|prohibited content|recitation|blocklist|spii|content)",
@@ -597,6 +613,8 @@ pub(super) const RULES: &[Rule] = &[
         matches: &[
             "Output blocked by content filtering policy",
             "400 data_inspection_failed: input may contain inappropriate content",
+            "(filtered) the answer got filtered",
+            "{\"error\":{\"code\":\"bio_policy\",\"message\":\"no\"}}",
         ],
         misses: &["404 No endpoints found matching your data policy"],
         ..RULE
@@ -931,6 +949,7 @@ pub(super) const RULES: &[Rule] = &[
             "temporarily",
             "must be reduced",
             "not valid json",
+            "(invalid|malformed) json response",
         ],
         matches: &[
             "400 Unsupported parameter: 'timeout'.",
@@ -962,7 +981,7 @@ pub(super) const RULES: &[Rule] = &[
             "not your usage limit",
             "limiting requests",
             "too many messages in the last",
-            "too many … last minute",
+            "(this|last|each|every) minute",
             "in kurzer zeit zu viele",
             "frequency limit",
             "reset in # seconds",
@@ -1066,9 +1085,10 @@ pub(super) const RULES: &[Rule] = &[
             "max retries",
             "not your usage limit",
             "request limit reached",
+            "(connection|connections) limit",
         ],
         matches: &["limit_reached", "You hit the quota of your team"],
-        misses: &["rate_limit_reached: slow down"],
+        misses: &["rate_limit_reached: slow down", "websocket_connection_limit_reached"],
         ..RULE
     },
     Rule {
@@ -1109,6 +1129,7 @@ pub(super) const RULES: &[Rule] = &[
             "(slots|workers|instances|replicas|backends) (are |)(busy|full)",
             "no (idle|free|available) (slots|workers|instances|gpus|replicas|capacity)",
             "too many connections",
+            "(connection|connections) limit (reached|exceeded)",
             "temporarily out of capacity",
             "error code 429 … vertex",
             "resource exhausted. please try again later",
@@ -1157,6 +1178,8 @@ pub(super) const RULES: &[Rule] = &[
             "rate (increased|exceeded|too high)",
             "slow down",
             "enhance your calm",
+            "no deployments available",
+            "(cooling down|in cooldown)",
             "(requests|request) … too (quickly|fast|frequent*)",
             "retry limit … 429",
             "resource exhausted",
@@ -1185,9 +1208,26 @@ pub(super) const RULES: &[Rule] = &[
         ..RULE
     },
     Rule {
+        id: "unreachable",
+        class: Network,
+        any: &[
+            "(cannot|can't|could not) connect to host",
+            "(cannot|can't|could not) contact dns",
+            "connect call failed",
+            "errno (54|60|61|101|104|110|111|113|10051|10053|10054|10060|10061|10065|11001)",
+        ],
+        matches: &[
+            "ServiceUnavailableError: Cannot connect to host relay.example:443",
+            "OSError: [Errno 104]",
+        ],
+        misses: &["[Errno 2] No such file or directory"],
+        ..RULE
+    },
+    Rule {
         id: "transport",
         class: Network,
         any: &[
+            "(server|upstream|backend) connection (error|failed|failure|refused|reset|lost|timeout)",
             "(econnreset|econnrefused|econnaborted|etimedout|enotfound|epipe|enetunreach|ehostunreach|enetdown|ehostdown|esockettimedout|wsaeconnreset)",
             "(eai again|eai fail|eai noname)",
             "und err",
@@ -1231,10 +1271,16 @@ pub(super) const RULES: &[Rule] = &[
             "invalid character … looking for beginning of value",
             "expecting value: line 1 column 1",
             "expected value at line 1 column 1",
-            "(not|non) json response",
+            "(not|non|invalid|malformed|unparseable) json response",
+            "(malformed|unparseable|garbled|corrupt|corrupted|unexpected) (api |server |upstream |provider |http |model |)response",
+            "invalid (api |server |upstream |provider |http |model |)response (from|body|received)",
+            "(failed to|unable to|could not|cannot|couldn't) (parse|deserialize|unmarshal) (the |)(json |api |server |upstream |provider |model |)(response|stream)",
         ],
         status: Statuses::NotRefused,
-        matches: &["Unexpected token '<' in body: is not valid JSON"],
+        matches: &[
+            "Unexpected token '<' in body: is not valid JSON",
+            "invalid json response body",
+        ],
         misses: &["400 Unexpected token 'x', is not valid JSON"],
         ..RULE
     },
@@ -1268,6 +1314,17 @@ pub(super) const RULES: &[Rule] = &[
             "{\"status_code\":400,\"__type\":\"serviceUnavailableException\",\"name\":\"ServiceUnavailableException\"}",
         ],
         misses: &["{\"name\":\"ThrottlingException\"}"],
+        ..RULE
+    },
+    Rule {
+        id: "server-exception",
+        class: ServerError,
+        any: &[
+            "(internal server|internal server error|internal failure|service unavailable|model error|model stream error|model not ready|model timeout) exception",
+        ],
+        unless: &["throttl*"],
+        matches: &["400 acme - internalServerException"],
+        misses: &["400 acme - validationException: server"],
         ..RULE
     },
     Rule {
@@ -1376,6 +1433,10 @@ pub(super) const RULES: &[Rule] = &[
             "(接続|ネットワーク|연결|네트워크) … (エラー|失敗|오류|실패)",
             "^1234$",
             "fail to touch upstream",
+            "went to sleep",
+            "(closed|dropped|lost|disconnected|interrupted|ended|stopped|died) mid (response|stream|generation|turn|request)",
+            "@ eof",
+            "eof$",
         ],
         unless: &[
             "returned an empty",
@@ -1383,7 +1444,11 @@ pub(super) const RULES: &[Rule] = &[
             "(bad gateway|web server|origin web server|gateway time*|gateway timeout)",
         ],
         status: Statuses::NotRefused,
-        matches: &["Connection error.", "stream ended before message_stop"],
+        matches: &[
+            "Connection error.",
+            "stream ended before message_stop",
+            "Get \"https://relay.example/v1/models\": EOF",
+        ],
         misses: &["400 Bad Request: unexpected EOF"],
         ..RULE
     },
@@ -1408,6 +1473,12 @@ pub(super) const RULES: &[Rule] = &[
             "(temporarily|momentarily) (unable|unavailable)",
             "(empty|blank|no) (response|completion|output|content)",
             "(returned|received) (an |)empty",
+            "(did not|didn't|does not|failed to) (provide|return|produce|generate|yield) (any|a|an|the) (assistant |final |valid |usable |model |text |)(messages|message|response|output|content|text|completion|choices|candidates|answer|reply|result|data)",
+            "(returned|contained|contains|produced|generated|received) no (usable |valid |assistant |text |model |)(messages|message|response|output|content|text|completion|choices|candidates|answer|reply|result|data)",
+            "no (choices|candidates|generations|assistant message|assistant messages)",
+            "(failed to|unable to|could not|couldn't|cannot) (get|obtain|receive|fetch|retrieve) (a |an |the |any |)(valid |)(response|completion|answer|reply)",
+            "(model|service|server) is not (yet |)ready",
+            "no healthy (upstream|upstreams|deployment|deployments|backend|backends|instance|instances)",
             "(currently|still) loading",
             "model is (loading|unloaded|being loaded)",
             "runner process",
@@ -1427,6 +1498,8 @@ pub(super) const RULES: &[Rule] = &[
         matches: &[
             "An internal error has occurred. Please retry.",
             "The upstream is unavailable",
+            "The model did not provide any assistant messages",
+            "Failed to get a response; retried 5 times",
         ],
         misses: &["400 invalid_request_error: field server_error is not allowed"],
         ..RULE
