@@ -652,6 +652,17 @@ pub(super) const RULES: &[Rule] = &[
         ..RULE
     },
     Rule {
+        id: "content-filter-code",
+        class: ContentFilter,
+        any: &[
+            "^(recitation|blocklist|spii|image safety|refusal|moderation blocked|content filtered)$",
+        ],
+        origins: CODES,
+        matches: &["500 {\"error\":{\"code\":\"BLOCKLIST\",\"message\":\"-\"}}"],
+        misses: &["500 the blocklist could not be loaded"],
+        ..RULE
+    },
+    Rule {
         id: "content-filter-zai",
         class: ContentFilter,
         any: &["^1301$"],
@@ -1285,6 +1296,7 @@ pub(super) const RULES: &[Rule] = &[
             "(レート制限|요청이 너무 많)",
             "リクエスト … 多すぎ",
             "(demasiadas|muitas|excesso de) (solicitudes|peticiones|consultas|solicitações|requisições|pedidos)",
+            "(请求|請求)(次数|次數)(过多|過多|超限)",
             "trop de (requêtes|demandes)",
             "zu viele (anfragen|aufrufe|requests)",
             "(слишком много|превышен лимит) запросов",
@@ -1426,6 +1438,18 @@ pub(super) const RULES: &[Rule] = &[
             "{\"status_code\":400,\"__type\":\"serviceUnavailableException\",\"name\":\"ServiceUnavailableException\"}",
         ],
         misses: &["{\"name\":\"ThrottlingException\"}"],
+        ..RULE
+    },
+    Rule {
+        id: "server-code-refused",
+        class: ServerError,
+        any: &[
+            "^(server error|internal server error|internal error|backend error|bad gateway|gateway timeout|provider unavailable)$",
+        ],
+        origins: CODES,
+        status: Statuses::Only(&[400, 422]),
+        matches: &["400 {\"error\":{\"type\":\"server_error\",\"message\":\"-\"}}"],
+        misses: &["401 {\"error\":{\"type\":\"server_error\",\"message\":\"-\"}}"],
         ..RULE
     },
     Rule {
@@ -1681,6 +1705,7 @@ pub(super) const RULES: &[Rule] = &[
         class: InvalidRequest,
         any: &[
             "(invalid request error|invalid request|bad request error|invalid argument|failed precondition|validation exception|unprocessable entity|invalid params|invalid parameter|bad request|not found error|unsupported parameter|invalid prompt|model not found|1210|1211|1212|1213|1214|1215)",
+            "(method not allowed|operation not supported|unsupported api for model|json validate failed|image parse error|invalid base64|duplicate item id|invalid encrypted content|model not open)",
         ],
         unless: &["rate limit*", "try again later", "(please retry)"],
         matches: &["{\"type\":\"invalid_request_error\",\"message\":\"no\"}"],
