@@ -1441,18 +1441,6 @@ pub(super) const RULES: &[Rule] = &[
         ..RULE
     },
     Rule {
-        id: "server-code-refused",
-        class: ServerError,
-        any: &[
-            "^(server error|internal server error|internal error|backend error|bad gateway|gateway timeout|provider unavailable)$",
-        ],
-        origins: CODES,
-        status: Statuses::Only(&[400, 422]),
-        matches: &["400 {\"error\":{\"type\":\"server_error\",\"message\":\"-\"}}"],
-        misses: &["401 {\"error\":{\"type\":\"server_error\",\"message\":\"-\"}}"],
-        ..RULE
-    },
-    Rule {
         id: "server-exception",
         class: ServerError,
         any: &[
@@ -1710,6 +1698,18 @@ pub(super) const RULES: &[Rule] = &[
         unless: &["rate limit*", "try again later", "(please retry)"],
         matches: &["{\"type\":\"invalid_request_error\",\"message\":\"no\"}"],
         misses: &["{\"type\":\"api_error\",\"message\":\"no\"}"],
+        ..RULE
+    },
+    Rule {
+        id: "server-code-refused",
+        class: ServerError,
+        any: &[
+            "^(internal server error|internal error|backend error|bad gateway|gateway timeout|provider unavailable)$",
+        ],
+        origins: CODES,
+        status: Statuses::Only(&[400, 422]),
+        matches: &["400 {\"error\":{\"type\":\"internal_error\",\"message\":\"-\"}}"],
+        misses: &["401 {\"error\":{\"type\":\"server_error\",\"message\":\"-\"}}"],
         ..RULE
     },
     // ---- 7: the status
