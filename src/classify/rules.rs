@@ -171,8 +171,11 @@ pub(super) const RULES: &[Rule] = &[
             "x509",
             "(verify certificate|pkix path)",
         ],
-        matches: &["request failed: self signed certificate in certificate chain"],
-        misses: &["401 the client id has expired"],
+        matches: &[
+            "PKIX path building failed",
+            "request failed: self signed certificate in certificate chain",
+        ],
+        misses: &["TLS handshake failed", "401 the client id has expired"],
         ..RULE
     },
     Rule {
@@ -186,8 +189,11 @@ pub(super) const RULES: &[Rule] = &[
             "(地区|区域|国家) … (不可用|不支持|无法使用|受限)",
             "(地區|區域|國家) … (不支援|無法使用|受限|不可用)",
         ],
-        matches: &["400 User location is not supported for the API use."],
-        misses: &["404 model acme-2 is not supported"],
+        matches: &[
+            "服务在您所在的地区不可用",
+            "400 User location is not supported for the API use.",
+        ],
+        misses: &["服务暂时不可用", "404 model acme-2 is not supported"],
         ..RULE
     },
     Rule {
@@ -205,8 +211,14 @@ pub(super) const RULES: &[Rule] = &[
         unless: &[
             "(spending|spend|payment|invoice|invoices|billing|balance|credits|unpaid|overdue)",
         ],
-        matches: &["403 This organization has been disabled."],
-        misses: &["Account acme has been suspended: monthly spending limit reached"],
+        matches: &[
+            "您的帳號已被停權",
+            "403 This organization has been disabled.",
+        ],
+        misses: &[
+            "您的帳號餘額不足",
+            "Account acme has been suspended: monthly spending limit reached",
+        ],
         ..RULE
     },
     Rule {
@@ -463,10 +475,15 @@ pub(super) const RULES: &[Rule] = &[
         ],
         unless: PACE,
         matches: &[
+            "request has 9000 tokens, maximum is 8192",
+            "Input exceeded max length",
             "prompt is too long: 213462 tokens > 200000 maximum",
             "message length exceeds limit",
         ],
-        misses: &["429 input tokens exceed the rate limit of 30000 per minute"],
+        misses: &[
+            "9000 tokens were used in the last minute, maximum is 8192",
+            "429 input tokens exceed the rate limit of 30000 per minute",
+        ],
         ..RULE
     },
     Rule {
@@ -481,7 +498,10 @@ pub(super) const RULES: &[Rule] = &[
             "provide a shorter (prompt|input)",
         ],
         unless: PACE,
-        matches: &["Please reduce the length of the messages or completion."],
+        matches: &[
+            "Please reduce the size of your input",
+            "Please reduce the length of the messages or completion.",
+        ],
         misses: &["Please reduce the prompt length, this exceeds your rate limit per minute"],
         ..RULE
     },
@@ -589,8 +609,12 @@ pub(super) const RULES: &[Rule] = &[
             "(입력|프롬프트) … (초과|너무 깁|너무 길)",
             "单次请求过大",
         ],
-        matches: &["400 输入过长：上下文超出模型上限", "入力が長すぎます"],
-        misses: &["请求过于频繁"],
+        matches: &[
+            "對話太長，請開啟新對話",
+            "400 输入过长：上下文超出模型上限",
+            "入力が長すぎます",
+        ],
+        misses: &["請求過於頻繁", "请求过于频繁"],
         ..RULE
     },
     // ---- 3: content filter
@@ -822,10 +846,15 @@ pub(super) const RULES: &[Rule] = &[
             "(fair use|公平使用)",
         ],
         matches: &[
+            "Your card was declined",
+            "餘額不足，請儲值",
             "402 Insufficient Balance",
             "Your credit balance is too low to access the API.",
         ],
-        misses: &["429 balance your requests over time"],
+        misses: &[
+            "Your plan includes this model, try again",
+            "429 balance your requests over time",
+        ],
         ..RULE
     },
     Rule {
@@ -923,10 +952,15 @@ pub(super) const RULES: &[Rule] = &[
             "was not found or your project",
         ],
         matches: &[
+            "500 Could not load credentials from any providers",
+            "API 金鑰無效",
             "401 Incorrect API key provided: sk-500***",
             "403 The security token included in the request is expired",
         ],
-        misses: &["429 Rate limit exceeded - unauthorized due to throttling"],
+        misses: &[
+            "500 could not load the index",
+            "429 Rate limit exceeded - unauthorized due to throttling",
+        ],
         ..RULE
     },
     Rule {
@@ -977,10 +1011,14 @@ pub(super) const RULES: &[Rule] = &[
             "context (length|window|size)",
         ],
         matches: &[
+            "500 This is not a chat model",
             "404 The model `acme-429` does not exist or you do not have access to it.",
             "unknown model acme-2",
         ],
-        misses: &["503 The model is overloaded, not found a free slot"],
+        misses: &[
+            "500 the model is loading",
+            "503 The model is overloaded, not found a free slot",
+        ],
         ..RULE
     },
     Rule {
@@ -1093,10 +1131,16 @@ pub(super) const RULES: &[Rule] = &[
             "(response|completion|output|answer|reply) (is|was) (empty|null|malformed)",
         ],
         matches: &[
+            "500 Thinking is not supported",
+            "Failed to fetch image from the link",
             "400 Unsupported parameter: 'timeout'.",
             "500 Unsupported param: tools",
         ],
-        misses: &["429 Too Many Requests: invalid pace, rate limit hit"],
+        misses: &[
+            "Failed to fetch",
+            "The completion is empty",
+            "429 Too Many Requests: invalid pace, rate limit hit",
+        ],
         ..RULE
     },
     Rule {
@@ -1147,10 +1191,14 @@ pub(super) const RULES: &[Rule] = &[
             "day limit: #",
         ],
         matches: &[
+            "Limit of 5 requests per 10 seconds exceeded",
             "429 limit of 15 requests per minute",
             "Server is temporarily limiting requests (not your usage limit)",
         ],
-        misses: &["429 limit of 200 requests per day"],
+        misses: &[
+            "Limit of 500 requests per 10 days exceeded",
+            "429 limit of 200 requests per day",
+        ],
         ..RULE
     },
     Rule {
@@ -1221,6 +1269,8 @@ pub(super) const RULES: &[Rule] = &[
             "request rate",
         ],
         matches: &[
+            "Your allowance will renew in 3 days",
+            "Дневной лимит исчерпан",
             "429 quota exceeded",
             "You have reached your monthly message limit: exceeded your plan",
         ],
@@ -1322,10 +1372,15 @@ pub(super) const RULES: &[Rule] = &[
             "overloaded background task",
         ],
         matches: &[
+            "Too many users are using this model",
+            "Сервер перегружен",
             "529 overloaded_error",
             "The service is currently experiencing high demand",
         ],
-        misses: &["You have exhausted your capacity on this model"],
+        misses: &[
+            "The index is under test",
+            "You have exhausted your capacity on this model",
+        ],
         ..RULE
     },
     Rule {
@@ -1386,8 +1441,13 @@ pub(super) const RULES: &[Rule] = &[
             "(слишком много|превышен лимит) запросов",
             "error code: 1015",
         ],
-        matches: &["429 Too Many Requests", "rate_limit_exceeded: slow down"],
-        misses: &["429 overloaded"],
+        matches: &[
+            "Burst limit exceeded",
+            "Слишком много запросов",
+            "429 Too Many Requests",
+            "rate_limit_exceeded: slow down",
+        ],
+        misses: &["wait before you send", "429 overloaded"],
         ..RULE
     },
     Rule {
@@ -1516,6 +1576,7 @@ pub(super) const RULES: &[Rule] = &[
         status: Statuses::NotRefused,
         matches: &["500 Internal server error", "503 Service Unavailable"],
         misses: &[
+            "400 the service was unavailable for this field",
             "503 upstream connect error or disconnect/reset before headers: service unavailable",
         ],
         ..RULE
@@ -1672,6 +1733,8 @@ pub(super) const RULES: &[Rule] = &[
         ],
         status: Statuses::NotRefused,
         matches: &[
+            "網路連線失敗",
+            "no data received for 60 s",
             "Connection error.",
             "stream ended before message_stop",
             "Get \"https://relay.example/v1/models\": EOF",
@@ -1739,12 +1802,16 @@ pub(super) const RULES: &[Rule] = &[
         ],
         status: Statuses::NotRefused,
         matches: &[
+            "Внутренняя ошибка сервера",
             "An internal error has occurred. Please retry.",
             "The upstream is unavailable",
             "The model did not provide any assistant messages",
             "Failed to get a response; retried 5 times",
         ],
-        misses: &["400 invalid_request_error: field server_error is not allowed"],
+        misses: &[
+            "422 the answer is not ready",
+            "400 invalid_request_error: field server_error is not allowed",
+        ],
         ..RULE
     },
     // ---- 6: general codes
@@ -1764,7 +1831,7 @@ pub(super) const RULES: &[Rule] = &[
             "(sigint|sigterm)",
             "(用户取消|使用者取消|已取消|已中止|手动停止)",
         ],
-        matches: &["Request was aborted."],
+        matches: &["asyncio.exceptions.CancelledError", "Request was aborted."],
         misses: &["Connection aborted."],
         ..RULE
     },
@@ -1927,7 +1994,7 @@ pub(super) const RULES: &[Rule] = &[
             "(generation|inference|prediction|completion) failed",
             "model output error",
         ],
-        matches: &["Provider returned error"],
+        matches: &["Generation failed", "Provider returned error"],
         misses: &["429 Provider returned error"],
         ..RULE
     },
