@@ -1715,7 +1715,7 @@ pub(super) const RULES: &[Rule] = &[
             "no data (was |)received",
             "did not answer",
             "ended prematurely",
-            "(chunk|stream|response) truncated",
+            "chunk truncated",
             "closed before (responding|replying|answering|any|a)",
             "(stopped responding|no activity|nothing for # seconds|idle for)",
             "(網路|連線|連接|串流) … (錯誤|失敗|逾時|中斷|異常|斷開)",
