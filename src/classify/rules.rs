@@ -1074,6 +1074,9 @@ pub(super) const RULES: &[Rule] = &[
             "multiple of",
             "(does not|doesn't|not) exist",
             "name cannot be empty",
+            "ids were found without",
+            "blocks (can only|must have|immediately after)",
+            "block must have a corresponding",
             "not supported$",
             "method not allowed",
             "(name|format|version|schema|id) is (invalid|incorrect)",
@@ -1137,6 +1140,7 @@ pub(super) const RULES: &[Rule] = &[
         ],
         matches: &[
             "500 Thinking is not supported",
+            "HTTP 500 Internal Server Error: 400 `tool_use` ids were found without `tool_result` blocks",
             "Failed to fetch image from the link",
             "400 Unsupported parameter: 'timeout'.",
             "500 Unsupported param: tools",
