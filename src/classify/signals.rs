@@ -761,9 +761,15 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         let previous = start
             .checked_sub(1 + quote.escapes)
             .map_or(b' ', |at| self.src[at]);
+        // b'…', f'…' and r'…', as Python writes its strings.
+        let is_literal = start
+            .checked_sub(2)
+            .is_none_or(|at| !self.src[at].is_ascii_alphanumeric())
+            && matches!(previous, b'b' | b'f' | b'r' | b'u');
         // An apostrophe between words, or behind one, is no quote.
         if quote.kind == b'\''
             && previous.is_ascii_alphanumeric()
+            && !is_literal
             && !matches!(self.byte(inside), b'{' | b'[' | b'<')
         {
             self.at = inside;
@@ -809,7 +815,9 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
                 self.enter(inside, string, Origin::Code);
             }
             Some(KeyRole::Message) => self.enter(inside, string, Origin::Message),
-            None if !is_structure && self.is_echo(quote, text) => self.opaque(after),
+            None if !is_structure && !is_literal && self.is_echo(quote, text) => {
+                self.opaque(after);
+            }
             None => self.enter(inside, string, self.out.origin),
         }
     }
