@@ -444,6 +444,12 @@ impl Classifier {
         self.engine.vocabulary.words()
     }
 
+    /// What the built-in rules look for, as the table says it, rule by rule: the same for other methods.
+    #[doc(hidden)]
+    pub fn patterns() -> impl Iterator<Item = &'static [&'static str]> {
+        RULES.iter().map(|rule| rule.any)
+    }
+
     /// Tells what the error with this `text` is. `now` is what instants in hints are measured against.
     ///
     /// At most a bounded head and tail of the text are read; the time is linear in what is read.
