@@ -10,7 +10,7 @@ use std::hint::black_box;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use figures::Target::{AtLeast, AtMost, None as Compare};
 use figures::{Bench, Table};
-use regex::{Regex, RegexSet, RegexSetBuilder};
+use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use retry_machine::{Classifier, ErrorClass, ErrorFacts, UnixMillis, Verdict};
 
 const OVERLOADED: &str = r#"529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_011CSHoEeqs5C35K2UUqR7Fy"}"#;
@@ -73,7 +73,11 @@ fn against_others(classifier: &Classifier, bench: &mut Bench, table: &mut Table)
         .filter(|patterns| !patterns.is_empty())
         .map(|patterns| {
             let any: Vec<_> = patterns.iter().map(|pattern| regex_of(pattern)).collect();
-            Regex::new(&format!("(?i){}", any.join("|"))).expect("a rule makes a regex")
+            RegexBuilder::new(&any.join("|"))
+                .case_insensitive(true)
+                .unicode(false)
+                .build()
+                .expect("a rule makes a regex")
         })
         .collect();
     println!(
@@ -98,10 +102,10 @@ fn against_others(classifier: &Classifier, bench: &mut Bench, table: &mut Table)
         let by_nfa = time("aho-corasick nfa", &mut || pass(&nfa, text));
         let by_dfa = time("aho-corasick dfa", &mut || pass(&dfa, text));
         let by_set = time("RegexSet", &mut || {
-            set.matches(black_box(text)).into_iter().sum()
+            set.matches(black_box(text).as_bytes()).into_iter().sum()
         });
         let by_rule = time("rules one by one", &mut || {
-            let text = black_box(text);
+            let text = black_box(text).as_bytes();
             rules
                 .iter()
                 .position(|rule| rule.is_match(text))
@@ -210,7 +214,9 @@ fn regex_set() -> RegexSet {
         .map(|pattern| regex_of(pattern));
     RegexSetBuilder::new(all)
         .case_insensitive(true)
+        .unicode(false)
         .size_limit(1 << 28)
+        .dfa_size_limit(1 << 28)
         .build()
         .expect("the phrases make a set")
 }

@@ -98,7 +98,7 @@ fn prepared(step: &str) -> Vec<(RetryMachine, Input<'static>, Ambient)> {
 
 fn take(step: &str) {
     for (mut machine, input, ambient) in prepared(step) {
-        black_box(measured(&mut machine, input, ambient));
+        let _ = black_box(measured(&mut machine, input, ambient));
     }
 }
 

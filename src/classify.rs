@@ -503,7 +503,7 @@ impl Classifier {
         // A word takes two bytes at least: room on the stack for what is common.
         match room {
             0..=640 => read(&mut [Token::NONE; 320]),
-            641..=4096 => read(&mut [Token::NONE; 2048]),
+            641..=ROOM => read(&mut [Token::NONE; ROOM / 2]),
             _ => read(&mut vec![Token::NONE; (WINDOW + LONGEST_CODE) / 2]),
         }
     }
@@ -511,6 +511,8 @@ impl Classifier {
 
 /// The most bytes of a code that are read.
 const LONGEST_CODE: usize = 256;
+/// A text of 4 kB with any code is read without an allocation.
+const ROOM: usize = 4096 + LONGEST_CODE;
 
 /// One error, read: what the rules judge.
 struct Reading<'r> {
