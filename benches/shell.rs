@@ -17,6 +17,8 @@ use retry_machine::{AssistantMessage, ErrorClass, RetrySettings, Turn, Verdict};
 use tokio::runtime::Runtime;
 
 const RETRIES: u32 = 10_000;
+/// A chain has at most 1,000 retries.
+const CHAIN: u32 = 1_000;
 const DELAY: Duration = Duration::from_millis(2000);
 const TEXT: &str = "503 Service Unavailable";
 
@@ -28,6 +30,13 @@ struct Agent {
 }
 
 impl Agent {
+    fn new(verdict: Option<Verdict>) -> Self {
+        Self {
+            failures: 0,
+            verdict,
+        }
+    }
+
     fn call(&mut self) -> Result<AssistantMessage, &'static str> {
         if self.failures == 0 {
             return Ok(AssistantMessage::success());
@@ -62,33 +71,34 @@ fn runtime() -> Runtime {
 
 fn session(verdict: Option<Verdict>) -> u32 {
     let settings = RetrySettings::builder()
-        .max_retries(RETRIES)
+        .max_retries(CHAIN)
         .base_delay_ms(2000)
-        .max_backoff_ms(2000)
+        .set("delay.maxBackoffMs", 2000_u64)
         .build()
         .expect("settings in range");
-    let agent = Agent {
-        failures: RETRIES,
-        verdict,
-    };
     runtime().block_on(async {
-        let settled = Session::new(agent, settings).prompt(()).await;
-        assert_eq!(settled.retries, RETRIES);
-        settled.retries
+        let mut session = Session::new(Agent::new(verdict), settings);
+        let mut retries = 0;
+        while retries < RETRIES {
+            session.host_mut().failures = CHAIN;
+            retries += session.prompt(()).await.retries;
+        }
+        assert_eq!(retries, RETRIES);
+        retries
     })
 }
 
 fn bare_loop() -> u32 {
     runtime().block_on(async {
-        let mut agent = Agent {
-            failures: RETRIES,
-            verdict: None,
-        };
+        let mut agent = Agent::new(None);
         let mut retries = 0;
-        while let Err(text) = agent.call() {
-            black_box(text);
-            retries += 1;
-            tokio::time::sleep(DELAY).await;
+        while retries < RETRIES {
+            agent.failures = CHAIN;
+            while let Err(text) = agent.call() {
+                black_box(text);
+                retries += 1;
+                tokio::time::sleep(DELAY).await;
+            }
         }
         assert_eq!(retries, RETRIES);
         retries
@@ -97,18 +107,21 @@ fn bare_loop() -> u32 {
 
 fn by_backon() -> u32 {
     runtime().block_on(async {
-        let mut agent = Agent {
-            failures: RETRIES,
-            verdict: None,
-        };
+        let mut agent = Agent::new(None);
+        let mut retries = 0;
         let delays = ConstantBuilder::default()
             .with_delay(DELAY)
-            .with_max_times(RETRIES as usize);
-        let called = (|| std::future::ready(agent.call()))
-            .retry(delays)
-            .sleep(tokio::time::sleep)
-            .await;
-        u32::from(called.is_ok())
+            .with_max_times(CHAIN as usize);
+        while retries < RETRIES {
+            agent.failures = CHAIN;
+            let called = (|| std::future::ready(agent.call()))
+                .retry(delays)
+                .sleep(tokio::time::sleep)
+                .notify(|_, _| retries += 1)
+                .await;
+            assert!(called.is_ok());
+        }
+        retries
     })
 }
 

@@ -19,27 +19,35 @@ const CANCELLED: &str = "Retry cancelled";
 /// The final error of a failure without a text (ST7).
 const NO_TEXT: &str = "Unknown error";
 
-/// An input, after classification.
-pub(super) enum Step<'m> {
-    Ended(Ended<'m>),
+/// An input, after classification. What is large is borrowed: a success must not pay for what failures carry.
+pub(super) enum Step<'s, 'm> {
+    Ended(Ended<'s, 'm>),
     TimerFired(TimerId),
-    CredentialSwitched { request: RequestId, switched: bool },
-    ContinueFailed { run: RunId, error: Cow<'m, str> },
+    CredentialSwitched {
+        request: RequestId,
+        switched: bool,
+    },
+    ContinueFailed {
+        run: RunId,
+        /// Taken if it is the answer that is awaited.
+        error: &'s mut Cow<'m, str>,
+    },
     AbortRetry,
     Abort,
     PromptStarted,
 }
 
 /// A message that has ended, as far as a chain cares.
-pub(super) enum Ended<'m> {
+pub(super) enum Ended<'s, 'm> {
     Success {
         ends_run: bool,
         over_window: bool,
     },
     Aborted,
     Error {
-        text: Option<Cow<'m, str>>,
-        verdict: Verdict,
+        /// Taken by the event that tells it.
+        text: &'s mut Option<Cow<'m, str>>,
+        verdict: &'s Verdict,
     },
 }
 
@@ -50,7 +58,8 @@ enum State {
     Idle,
     Switching {
         attempt: u32,
-        pending: Pending,
+        /// Boxed, as it is rare and large: the state of most sessions is a few words.
+        pending: Box<Pending>,
     },
     Waiting {
         attempt: u32,
@@ -131,7 +140,7 @@ impl Chains {
 
     pub(super) fn step<'m>(
         &mut self,
-        step: Step<'m>,
+        step: Step<'_, 'm>,
         settings: &RetrySettings,
         ambient: Ambient,
     ) -> Effects<'m> {
@@ -246,7 +255,7 @@ impl Chains {
                     let error = if error.is_empty() {
                         Cow::Borrowed(NO_TEXT)
                     } else {
-                        error
+                        std::mem::take(error)
                     };
                     self.failure(attempt, error, EndReason::ContinueFailed, None, cx, out);
                     State::Idle
@@ -295,7 +304,7 @@ impl Chains {
     fn ended<'m>(
         &mut self,
         attempt: u32,
-        ended: Ended<'m>,
+        ended: Ended<'_, 'm>,
         cx: Context<'_>,
         out: &mut Effects<'m>,
     ) -> State {
@@ -331,13 +340,13 @@ impl Chains {
     fn error<'m>(
         &mut self,
         attempt: u32,
-        text: Option<Cow<'m, str>>,
-        verdict: Verdict,
+        text: &mut Option<Cow<'m, str>>,
+        verdict: &Verdict,
         cx: Context<'_>,
         out: &mut Effects<'m>,
     ) -> State {
         let settings = cx.settings;
-        let refused = match (verdict.action(), &text) {
+        let refused = match (verdict.action(), &*text) {
             (Action::Compact, _) => Some(EndReason::Overflow),
             (Action::Stop, _) | (Action::Retry | Action::Switch, None) => Some(EndReason::Fatal),
             (Action::Retry | Action::Switch, Some(_)) if !settings.enabled() => {
@@ -345,10 +354,10 @@ impl Chains {
             }
             (Action::Retry | Action::Switch, Some(_)) => None,
         };
-        let text = text.unwrap_or(Cow::Borrowed(NO_TEXT));
+        let text = text.take().unwrap_or(Cow::Borrowed(NO_TEXT));
         if let Some(reason) = refused {
             if attempt > 0 {
-                let about = Some((verdict.class, verdict.rule));
+                let about = Some((verdict.class, verdict.rule.clone()));
                 self.failure(attempt, text, reason, about, cx, out);
             }
             let cause = if reason == EndReason::Overflow {
@@ -369,7 +378,7 @@ impl Chains {
             text,
             max_attempts: settings.max_retries_for(class),
             class,
-            rule: verdict.rule,
+            rule: verdict.rule.clone(),
         };
         let total_left = settings
             .max_total_retries()
@@ -393,14 +402,14 @@ impl Chains {
         });
         State::Switching {
             attempt: next,
-            pending: Pending {
+            pending: Box::new(Pending {
                 request,
                 text: failed.text.into(),
                 plan,
                 max_attempts: failed.max_attempts,
                 class,
                 rule: failed.rule,
-            },
+            }),
         }
     }
 
