@@ -13,7 +13,8 @@ use std::process::Command;
 use figures::Target::{AtMost, None as Compare};
 use figures::{Table, measuring};
 use retry_machine::{
-    Ambient, AssistantMessage, Effects, ErrorClass, Input, Phase, RetryMachine, Turn, Verdict,
+    Ambient, AssistantMessage, Classifier, Effects, ErrorClass, ErrorFacts, Input, Phase,
+    RetryMachine, Turn, UnixMillis, Verdict,
 };
 
 /// How often a step is taken.
@@ -38,7 +39,7 @@ fn main() {
         STEPS.iter().for_each(|(step, _)| take(step));
         return;
     }
-    let mut table = Table::new("handle, without classification");
+    let mut table = Table::new("instructions of a step");
     // The classifier of the process is there, as it is for every message but the first.
     drop(RetryMachine::default());
     for (step, most) in STEPS {
@@ -60,6 +61,19 @@ fn main() {
             },
         );
     }
+    let classifier = Classifier::shared();
+    let text = format!(
+        "429 {{\"error\":{{\"message\":\"Rate limit reached. Please try again in 20s. {}\"}}}}",
+        "The fleet is full. ".repeat(210)
+    );
+    let verdict = || black_box(classifier.classify(&text, &ErrorFacts::new(), UnixMillis(0)));
+    assert!(text.len() < 4096 && verdict().hint.is_some());
+    table.figure(
+        format!("verdict of {} bytes with a hint", text.len()),
+        Some(allocation_counter::measure(|| drop(verdict())).count_total as f64),
+        " allocations",
+        AtMost(0.0),
+    );
     table.print();
 }
 

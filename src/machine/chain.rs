@@ -112,6 +112,16 @@ pub(super) struct Chains {
     total_retries: u32,
 }
 
+/// The check of ST6 after a call that succeeded.
+const fn check_after_success(over_window: bool) -> Effect<'static> {
+    let cause = if over_window {
+        CompactionCause::Overflow
+    } else {
+        CompactionCause::TurnEnd
+    };
+    Effect::CheckCompaction { cause }
+}
+
 /// What a step reads.
 #[derive(Clone, Copy)]
 struct Context<'c> {
@@ -138,12 +148,25 @@ impl Chains {
         }
     }
 
+    #[inline]
     pub(super) fn step<'m>(
         &mut self,
         step: Step<'_, 'm>,
         settings: &RetrySettings,
         ambient: Ambient,
     ) -> Effects<'m> {
+        // Nearly every message is this one: it costs nothing but itself.
+        if let (
+            State::Idle,
+            Step::Ended(Ended::Success {
+                ends_run,
+                over_window,
+            }),
+        ) = (&self.state, &step)
+        {
+            self.prompt_started.get_or_insert(ambient.monotonic);
+            return Effects::one(ends_run.then(|| check_after_success(*over_window)));
+        }
         let mut fx = Effects::default();
         let out = &mut fx;
         let cx = Context { settings, ambient };
@@ -317,12 +340,7 @@ impl Chains {
                     self.end(attempt, Outcome::Success, None, cx, out);
                 }
                 if ends_run {
-                    let cause = if over_window {
-                        CompactionCause::Overflow
-                    } else {
-                        CompactionCause::TurnEnd
-                    };
-                    out.push(Effect::CheckCompaction { cause });
+                    out.push(check_after_success(over_window));
                 }
                 State::Idle
             }
