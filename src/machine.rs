@@ -125,7 +125,7 @@ impl RetryMachine {
 
     /// Takes one input and returns what must be done now, in order.
     pub fn handle<'m>(&mut self, mut input: Input<'m>, ambient: Ambient) -> Effects<'m> {
-        let verdict;
+        let found;
         let step = match &mut input {
             // What the ended call means to a chain: the order is that of CL1, CL3 and CL4.
             Input::AssistantMessage(turn) => Step::Ended(match turn.stop_reason {
@@ -139,9 +139,15 @@ impl RetryMachine {
                 },
                 StopReason::Aborted => Ended::Aborted,
                 StopReason::Error => {
-                    verdict = self.verdict(turn, ambient.wall);
+                    let verdict = match &turn.verdict {
+                        Some(given) if turn.error_text.is_some() && !turn.over_window() => given,
+                        Some(_) | None => {
+                            found = self.verdict(turn, ambient.wall);
+                            &found
+                        }
+                    };
                     Ended::Error {
-                        verdict: &verdict,
+                        verdict,
                         text: &mut turn.error_text,
                     }
                 }
