@@ -9,7 +9,7 @@ use std::hint::black_box;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use figures::Target::{AtLeast, AtMost, None as Compare};
-use figures::{Bench, Table};
+use figures::{Bench, Table, in_turn, measuring};
 use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use retry_machine::{Classifier, ErrorClass, ErrorFacts, UnixMillis, Verdict};
 
@@ -23,8 +23,10 @@ fn main() {
     let classifier = Classifier::built_in();
     against_others(&classifier, &mut bench, &mut table);
     building(&mut bench, &mut table);
-    sizes(&classifier, &mut bench, &mut table);
-    hostile(&classifier, &mut table);
+    if measuring() {
+        sizes(&classifier, &mut table);
+        hostile(&classifier, &mut table);
+    }
     table.print();
 }
 
@@ -151,11 +153,9 @@ fn building(bench: &mut Bench, table: &mut Table) {
     table.ratio("  / building the RegexSet", build, set, Compare);
 }
 
-fn sizes(classifier: &Classifier, bench: &mut Bench, table: &mut Table) {
-    let [small, large, huge] = [4_000, 100_000, 10_000_000].map(|len| {
-        let text = page(len);
-        bench.time(format!("HTML page/{len} B"), || verdict(classifier, &text))
-    });
+fn sizes(classifier: &Classifier, table: &mut Table) {
+    let pages = [4_000, 100_000, 10_000_000].map(page);
+    let [small, large, huge] = in_turn(&pages, |page| verdict(classifier, page)).map(Some);
     table.ratio("HTML page: 100 kB / 4 kB", large, small, AtMost(4.0));
     // The same bytes are read of both: the tenth is for the clock.
     table.ratio("HTML page: 10 MB / 100 kB", huge, large, AtMost(1.1));
@@ -163,7 +163,6 @@ fn sizes(classifier: &Classifier, bench: &mut Bench, table: &mut Table) {
 
 /// Linear in what is read, which is all of a text up to 12 kB; and never more than that.
 fn hostile(classifier: &Classifier, table: &mut Table) {
-    let mut bench = Bench::new(120);
     let controls: String = (0..32)
         .chain([127])
         .map(|byte| char::from(byte as u8))
@@ -183,28 +182,26 @@ fn hostile(classifier: &Classifier, table: &mut Table) {
         ("right-to-left", "\u{202e}خطأ "),
         ("hints", "retry after 5s resets in 3h "),
     ];
-    const SIZES: [usize; 3] = [3_000, 6_000, 12_000];
     for (name, unit) in units {
-        let mut time = |len: usize| {
+        let texts = [3_000, 12_000, 1_000_000].map(|len| {
             let mut text = unit.repeat(len / unit.len() + 1);
             text.truncate(text.floor_char_boundary(len));
-            bench.time(format!("hostile/{name}/{len} B"), || {
-                verdict(classifier, &text)
-            })
-        };
-        let read = SIZES.map(&mut time);
-        let huge = time(1_000_000);
-        // The first and the last of three sizes: two doublings.
-        let doubled = read[2]
-            .zip(read[0])
-            .map(|(last, first)| (last / first).sqrt());
+            text
+        });
+        let [small, whole, huge] = in_turn(&texts, |text| verdict(classifier, text));
         table.figure(
             format!("{name}: growth when the size doubles, up to 12 kB"),
-            doubled,
+            // Two doublings.
+            Some((whole / small).sqrt()),
             "×",
             AtMost(2.2),
         );
-        table.ratio(format!("{name}: 1 MB / 12 kB"), huge, read[2], AtMost(1.5));
+        table.ratio(
+            format!("{name}: 1 MB / 12 kB"),
+            Some(huge),
+            Some(whole),
+            AtMost(1.5),
+        );
     }
 }
 

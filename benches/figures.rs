@@ -1,5 +1,6 @@
 //! What the benches share: criterion's clock, of which the table reads as well, and the table.
 
+#![allow(clippy::disallowed_methods, reason = "a bench has a clock")]
 #![allow(
     dead_code,
     unreachable_pub,
@@ -58,6 +59,33 @@ impl Bench {
         });
         fastest.is_finite().then_some(fastest)
     }
+}
+
+/// Nanoseconds of a call of `routine` on each of the inputs, taken in turn, so that what disturbs one disturbs all: for
+/// figures that compare a thing with itself. Again the fastest sample of each.
+pub fn in_turn<I, T, const N: usize>(
+    inputs: &[I; N],
+    mut routine: impl FnMut(&I) -> T,
+) -> [f64; N] {
+    const ROUNDS: usize = 60;
+    const SAMPLE: Duration = Duration::from_micros(300);
+    let mut fastest = [f64::INFINITY; N];
+    for _ in 0..ROUNDS {
+        for (fastest, input) in fastest.iter_mut().zip(inputs) {
+            let mut calls = 0;
+            let start = Instant::now();
+            let took = loop {
+                black_box(routine(input));
+                calls += 1;
+                let took = start.elapsed();
+                if took >= SAMPLE {
+                    break took;
+                }
+            };
+            *fastest = fastest.min(took.as_nanos() as f64 / f64::from(calls));
+        }
+    }
+    fastest
 }
 
 /// What a figure should be.
