@@ -64,6 +64,7 @@ pub(crate) enum Plan {
 
 /// The delay before the retry number `attempt`, for a failure of this class. `hint_ms` is what the server
 /// asked for.
+#[inline]
 pub(crate) fn plan(
     settings: &RetrySettings,
     class: ErrorClass,

@@ -461,6 +461,12 @@ impl Classifier {
         self.engine.vocabulary.words()
     }
 
+    /// What the built-in rules look for, as the table says it, rule by rule: the same for other methods.
+    #[doc(hidden)]
+    pub fn patterns() -> impl Iterator<Item = &'static [&'static str]> {
+        RULES.iter().map(|rule| rule.any)
+    }
+
     /// Tells what the error with this `text` is. `now` is what instants in hints are measured against.
     ///
     /// At most a bounded head and tail of the text are read; the time is linear in what is read.
@@ -514,7 +520,7 @@ impl Classifier {
         // A word takes two bytes at least: room on the stack for what is common.
         match room {
             0..=640 => read(&mut [Token::NONE; 320]),
-            641..=4096 => read(&mut [Token::NONE; 2048]),
+            641..=ROOM => read(&mut [Token::NONE; ROOM / 2]),
             _ => read(&mut vec![Token::NONE; (WINDOW + LONGEST_CODE) / 2]),
         }
     }
@@ -522,6 +528,8 @@ impl Classifier {
 
 /// The most bytes of a code that are read.
 const LONGEST_CODE: usize = 256;
+/// A text of 4 kB with any code is read without an allocation.
+const ROOM: usize = 4096 + LONGEST_CODE;
 
 /// One error, read: what the rules judge.
 struct Reading<'r> {

@@ -199,6 +199,13 @@ pub struct Effects<'m> {
 }
 
 impl<'m> Effects<'m> {
+    /// Of a step that asks for one thing at most.
+    pub(crate) const fn one(effect: Option<Effect<'m>>) -> Self {
+        Self {
+            slots: [effect, None, None, None],
+        }
+    }
+
     pub(crate) fn push(&mut self, effect: Effect<'m>) {
         let free = self.slots.iter_mut().find(|slot| slot.is_none());
         debug_assert!(free.is_some(), "a step returns at most {CAPACITY} effects");

@@ -124,42 +124,49 @@ impl RetryMachine {
     }
 
     /// Takes one input and returns what must be done now, in order.
-    pub fn handle<'m>(&mut self, input: Input<'m>, ambient: Ambient) -> Effects<'m> {
-        let step = match input {
-            Input::AssistantMessage(turn) => Step::Ended(self.read(turn, ambient)),
-            Input::TimerFired(timer) => Step::TimerFired(timer),
-            Input::CredentialSwitched { request, switched } => {
-                Step::CredentialSwitched { request, switched }
-            }
-            Input::ContinueFailed { run, error } => Step::ContinueFailed { run, error },
+    pub fn handle<'m>(&mut self, mut input: Input<'m>, ambient: Ambient) -> Effects<'m> {
+        let found;
+        let step = match &mut input {
+            // What the ended call means to a chain: the order is that of CL1, CL3 and CL4.
+            Input::AssistantMessage(turn) => Step::Ended(match turn.stop_reason {
+                StopReason::Stop | StopReason::Length => Ended::Success {
+                    ends_run: true,
+                    over_window: turn.over_window(),
+                },
+                StopReason::ToolUse => Ended::Success {
+                    ends_run: false,
+                    over_window: false,
+                },
+                StopReason::Aborted => Ended::Aborted,
+                StopReason::Error => {
+                    let verdict = match &turn.verdict {
+                        Some(given) if turn.error_text.is_some() && !turn.over_window() => given,
+                        Some(_) | None => {
+                            found = self.verdict(turn, ambient.wall);
+                            &found
+                        }
+                    };
+                    Ended::Error {
+                        verdict,
+                        text: &mut turn.error_text,
+                    }
+                }
+            }),
+            Input::TimerFired(timer) => Step::TimerFired(*timer),
+            Input::CredentialSwitched { request, switched } => Step::CredentialSwitched {
+                request: *request,
+                switched: *switched,
+            },
+            Input::ContinueFailed { run, error } => Step::ContinueFailed { run: *run, error },
             Input::AbortRetry => Step::AbortRetry,
             Input::Abort => Step::Abort,
             Input::PromptStarted => Step::PromptStarted,
             Input::SettingsChanged(patch) => {
-                Arc::make_mut(&mut self.settings).apply(&patch);
+                Arc::make_mut(&mut self.settings).apply(patch);
                 return Effects::default();
             }
         };
         self.chains.step(step, &self.settings, ambient)
-    }
-
-    /// What the ended call means to a chain: the order is that of CL1, CL3 and CL4.
-    fn read<'m>(&self, turn: Turn<'m>, ambient: Ambient) -> Ended<'m> {
-        match turn.stop_reason {
-            StopReason::Stop | StopReason::Length => Ended::Success {
-                ends_run: true,
-                over_window: turn.over_window(),
-            },
-            StopReason::ToolUse => Ended::Success {
-                ends_run: false,
-                over_window: false,
-            },
-            StopReason::Aborted => Ended::Aborted,
-            StopReason::Error => Ended::Error {
-                verdict: self.verdict(&turn, ambient.wall),
-                text: turn.error_text,
-            },
-        }
     }
 
     /// What the machine takes a failed turn for: usage above the window (CL4), then the host's own verdict,

@@ -236,9 +236,23 @@ impl RetrySettings {
         self.own(class).max_backoff_ms.or(self.max_backoff_ms)
     }
 
+    /// What the class has of its own: the places are those of [`RETRIED`].
     fn own(&self, class: ErrorClass) -> ClassSettings {
-        let at = RETRIED.iter().position(|retried| *retried == class);
-        at.map_or_else(ClassSettings::default, |at| self.classes[at])
+        match class {
+            ErrorClass::Overloaded => self.classes[0],
+            ErrorClass::RateLimit => self.classes[1],
+            ErrorClass::ServerError => self.classes[2],
+            ErrorClass::Network => self.classes[3],
+            ErrorClass::UsageLimit => self.classes[4],
+            ErrorClass::Overflow
+            | ErrorClass::Auth
+            | ErrorClass::Billing
+            | ErrorClass::InvalidRequest
+            | ErrorClass::ContentFilter
+            | ErrorClass::Aborted
+            | ErrorClass::OtherFatal
+            | ErrorClass::Unknown => ClassSettings::default(),
+        }
     }
 
     /// Takes over the values that `patch` names and keeps the rest.

@@ -17,6 +17,8 @@
 //! Each pattern waits for its rarest piece (the *anchor*); the words of a text call up the patterns whose anchor
 //! they can begin, and only these are compared. So the time does not grow with the number of rules.
 
+use std::borrow::Cow;
+
 use super::hint::HintKind;
 use super::signals::Origin;
 use super::words::{ANY_NUMBER, Numbers, OPAQUE, STEMS, Token, Vocabulary, Word, words_of};
@@ -149,8 +151,27 @@ impl Findings {
     }
 }
 
-/// Words in a row: what one alternative of a group stands for.
-type Row = Box<[Word]>;
+/// Words in a row, what one alternative of a group stands for: where they stand among those of all rows. There are
+/// thousands, too many to be allocated one by one.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    start: u32,
+    end: u32,
+}
+
+impl Row {
+    fn of(self, rows: &[Word]) -> &[Word] {
+        &rows[self.start as usize..self.end as usize]
+    }
+
+    const fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    const fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+}
 
 /// Words in a row, with alternatives.
 #[derive(Debug)]
@@ -187,6 +208,15 @@ pub(super) struct Engine {
     starts: Vec<u32>,
     postings: Vec<Posting>,
     stem_base: usize,
+    /// The words of all rows.
+    rows: Vec<Word>,
+}
+
+/// What is compared: the words of a text, and those of all rows.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    tokens: &'p [Token],
+    rows: &'p [Word],
 }
 
 impl Engine {
@@ -234,7 +264,11 @@ impl Engine {
             if pattern.origins & origin == 0 || findings.has(pattern.owner) {
                 continue;
             }
-            if let Some(found) = pattern.around(at, tokens) {
+            let place = Place {
+                tokens,
+                rows: &self.rows,
+            };
+            if let Some(found) = pattern.around(at, place) {
                 findings.note(pattern.owner, found);
             }
         }
@@ -243,13 +277,14 @@ impl Engine {
 
 impl Pattern {
     /// The whole pattern with its anchor at `at`.
-    fn around(&self, at: usize, tokens: &[Token]) -> Option<Found> {
+    fn around(&self, at: usize, place: Place<'_>) -> Option<Found> {
+        let tokens = place.tokens;
         let anchor = usize::from(self.anchor);
-        let mut end = self.pieces[anchor].at(at, tokens)?;
+        let mut end = self.pieces[anchor].at(at, place)?;
         let mut first = at;
         for piece in &self.pieces[anchor + 1..] {
             let last = (end + GAP).min(tokens.len());
-            end = (end..=last).find_map(|start| piece.at(start, tokens))?;
+            end = (end..=last).find_map(|start| piece.at(start, place))?;
             if tokens[end - 1].field != tokens[at].field {
                 return None;
             }
@@ -260,7 +295,7 @@ impl Pattern {
                 .find(|start| {
                     tokens[*start].field == tokens[at].field
                         && piece
-                            .at(*start, tokens)
+                            .at(*start, place)
                             .is_some_and(|end| end <= first && first - end <= GAP)
                 })?;
         }
@@ -273,12 +308,12 @@ impl Pattern {
 
 impl Piece {
     /// The end of the piece that begins at `at`.
-    fn at(&self, at: usize, tokens: &[Token]) -> Option<usize> {
-        let first = tokens.get(at)?;
+    fn at(&self, at: usize, place: Place<'_>) -> Option<usize> {
+        let first = place.tokens.get(at)?;
         if self.at_start && !first.has(Token::FIRST) {
             return None;
         }
-        self.follow(&self.groups, at, first.field, tokens)
+        self.follow(&self.groups, at, first.field, place)
             .filter(|end| *end > at)
     }
 
@@ -288,19 +323,21 @@ impl Piece {
         groups: &[Box<[Row]>],
         at: usize,
         field: u8,
-        tokens: &[Token],
+        place: Place<'_>,
     ) -> Option<usize> {
+        let tokens = place.tokens;
         let Some((group, rest)) = groups.split_first() else {
             return (!self.at_end || is_end(at, field, tokens)).then_some(at);
         };
         group.iter().find_map(|row| {
             let here = tokens.get(at..at + row.len())?;
             let fit = row
+                .of(place.rows)
                 .iter()
                 .zip(here)
                 .all(|(word, token)| token.field == field && fits(*word, token));
             if fit {
-                self.follow(rest, at + row.len(), field, tokens)
+                self.follow(rest, at + row.len(), field, place)
             } else {
                 None
             }
@@ -339,6 +376,7 @@ fn fits(word: Word, token: &Token) -> bool {
 pub(super) struct Compiler {
     numbers: Numbers,
     patterns: Vec<Pattern>,
+    rows: Vec<Word>,
 }
 
 impl Compiler {
@@ -418,11 +456,15 @@ impl Compiler {
                 "`{odd}` in `{written}`: texts are compared in lower case, with spaces for `_` and `-`"
             ));
         }
-        let mut row = Vec::new();
+        let start = self.rows.len() as u32;
         for part in written.split_whitespace() {
             match part {
-                "#" => row.push(ANY_NUMBER),
-                "@" => row.push(OPAQUE),
+                "#" => self.rows.push(ANY_NUMBER),
+                "@" => self.rows.push(OPAQUE),
+                // Most are: one word, as it stands.
+                _ if part.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+                    self.rows.push(self.numbers.word(part));
+                }
                 _ => {
                     let (part, is_stem) = match part.strip_suffix('*') {
                         Some(stem) => (stem, true),
@@ -430,12 +472,17 @@ impl Compiler {
                     };
                     let mut words: Vec<String> = words_of(part).collect();
                     let last = if is_stem { words.pop() } else { None };
-                    row.extend(words.iter().map(|word| self.numbers.word(word)));
-                    row.extend(last.iter().map(|stem| self.numbers.stem(stem)));
+                    let words = words.iter().map(|word| self.numbers.word(word));
+                    self.rows.extend(words);
+                    self.rows
+                        .extend(last.iter().map(|stem| self.numbers.stem(stem)));
                 }
             }
         }
-        Ok(row.into_boxed_slice())
+        Ok(Row {
+            start,
+            end: self.rows.len() as u32,
+        })
     }
 
     /// Everything that was added, ready to be looked for.
@@ -449,12 +496,21 @@ impl Compiler {
                 usize::from(word)
             }
         };
+        // With what each piece of each pattern can begin.
+        let openings: Vec<Vec<_>> = self
+            .patterns
+            .iter()
+            .map(|pattern| {
+                let pieces = pattern.pieces.iter();
+                pieces
+                    .map(|piece| beginnings(&piece.groups, &self.rows))
+                    .collect()
+            })
+            .collect();
         // How many pieces a word can begin: the fewer, the better it calls.
         let mut calls = vec![0_usize; words + stems];
-        for piece in self.patterns.iter().flat_map(|pattern| &pattern.pieces) {
-            for (first, _) in beginnings(&piece.groups) {
-                calls[slot(first)] += 1;
-            }
+        for (first, _) in openings.iter().flatten().flatten() {
+            calls[slot(*first)] += 1;
         }
         // Words that most errors have call too often, however few patterns begin with them.
         let weight = |(first, second): (Word, Word)| {
@@ -462,52 +518,51 @@ impl Compiler {
             let alone = if second == 0 { 4 } else { 1 };
             (calls[slot(first)] + common) * alone
         };
-        let mut by_slot: Vec<Vec<Posting>> = vec![Vec::new(); words + stems];
-        for (at, pattern) in self.patterns.iter_mut().enumerate() {
-            let heaviest = |piece: &Piece| {
-                beginnings(&piece.groups)
-                    .into_iter()
-                    .map(weight)
-                    .max()
-                    .unwrap_or(usize::MAX)
-            };
-            let anchor = (0..pattern.pieces.len())
-                .min_by_key(|piece| heaviest(&pattern.pieces[*piece]))
+        let mut called = Vec::new();
+        for (at, (pattern, pieces)) in self.patterns.iter_mut().zip(&openings).enumerate() {
+            let heaviest = |piece: &Vec<_>| piece.iter().copied().map(weight).max();
+            let anchor = (0..pieces.len())
+                .min_by_key(|piece| heaviest(&pieces[*piece]).unwrap_or(usize::MAX))
                 .unwrap_or(0);
             pattern.anchor = anchor as u8;
-            for (first, second) in beginnings(&pattern.pieces[anchor].groups) {
-                by_slot[slot(first)].push(Posting {
+            called.extend(pieces[anchor].iter().map(|(first, second)| {
+                let posting = Posting {
                     pattern: at as u16,
-                    second,
-                });
-            }
+                    second: *second,
+                };
+                (slot(*first), posting)
+            }));
         }
-        let mut starts = vec![0];
-        let mut postings = Vec::new();
-        for list in by_slot {
-            postings.extend(list);
-            starts.push(postings.len() as u32);
+        // Stable: the patterns of a word stay in their order.
+        called.sort_by_key(|(slot, _)| *slot);
+        let mut starts = vec![0_u32; words + stems + 1];
+        for (slot, _) in &called {
+            starts[slot + 1] += 1;
+        }
+        for slot in 0..words + stems {
+            starts[slot + 1] += starts[slot];
         }
         Engine {
             vocabulary,
             patterns: self.patterns,
             starts,
-            postings,
+            postings: called.into_iter().map(|(_, posting)| posting).collect(),
             stem_base: words,
+            rows: self.rows,
         }
     }
 }
 
 /// The words with which a piece can begin, each with the one that follows it if that is always the same.
-fn beginnings(groups: &[Box<[Row]>]) -> Vec<(Word, Word)> {
+fn beginnings(groups: &[Box<[Row]>], rows: &[Word]) -> Vec<(Word, Word)> {
     let mut found = Vec::new();
     for (at, group) in groups.iter().enumerate() {
         let next: Option<Word> = match groups.get(at + 1).map(|group| &group[..]) {
-            Some([row]) => row.first().copied(),
+            Some([row]) => row.of(rows).first().copied(),
             _ => None,
         };
         for row in group {
-            match row[..] {
+            match *row.of(rows) {
                 [] => {}
                 [first] => found.push((first, next.unwrap_or(0))),
                 [first, second, ..] => found.push((first, second)),
@@ -523,28 +578,29 @@ fn beginnings(groups: &[Box<[Row]>]) -> Vec<(Word, Word)> {
 }
 
 /// The alternatives of the group that `rest` begins with, groups inside written out: `(a|b (c|d))`.
-fn options(rest: &mut &str) -> Result<Vec<String>, String> {
+fn options<'p>(rest: &mut &'p str) -> Result<Vec<Cow<'p, str>>, String> {
     let mut all = Vec::new();
     loop {
         // Past the `(` or the `|`.
         *rest = &rest[1..];
-        let mut whole = vec![String::new()];
+        let from = all.len();
+        all.push(Cow::Borrowed(""));
         loop {
             let plain = rest.find(['(', '|', ')']).ok_or("`(` without `)`")?;
-            for head in &mut whole {
-                head.push_str(&rest[..plain]);
+            for head in &mut all[from..] {
+                *head += &rest[..plain];
             }
             *rest = &rest[plain..];
             if !rest.starts_with('(') {
                 break;
             }
             let inner = options(rest)?;
-            whole = whole
-                .iter()
-                .flat_map(|head| inner.iter().map(move |option| format!("{head}{option}")))
-                .collect();
+            let heads = all.split_off(from);
+            all.extend(heads.iter().flat_map(|head| {
+                let whole = move |option: &Cow<'_, str>| Cow::Owned(format!("{head}{option}"));
+                inner.iter().map(whole)
+            }));
         }
-        all.append(&mut whole);
         if let Some(after) = rest.strip_prefix(')') {
             *rest = after;
             return Ok(all);

@@ -17,6 +17,8 @@ pub(super) const UNKNOWN: Word = 0;
 pub(super) const ANY_NUMBER: Word = 1;
 /// Something echoed.
 pub(super) const OPAQUE: Word = 2;
+/// The first number of a word that stands for itself.
+const FIRST_WORD: Word = OPAQUE + 1;
 /// Numbers from here on are beginnings of words (`exceed*`).
 pub(super) const STEMS: Word = 0x8000;
 
@@ -203,15 +205,36 @@ fn hash(word: &[u8]) -> u64 {
 /// Numbers words as they come.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    words: BTreeMap<String, Word>,
-    stems: BTreeMap<String, Word>,
+    words: Numbered,
+    stems: Numbered,
+}
+
+/// Words by their hash, and in the order of their numbers.
+#[derive(Debug, Default)]
+struct Numbered {
+    by_hash: BTreeMap<u64, Word>,
+    spelt: Vec<String>,
+}
+
+impl Numbered {
+    /// The place of a word, which is the next one if it is new.
+    fn place(&mut self, word: &str) -> Word {
+        let next = self.spelt.len() as Word;
+        *self
+            .by_hash
+            .entry(hash(word.as_bytes()))
+            .or_insert_with(|| {
+                self.spelt.push(word.to_owned());
+                next
+            })
+    }
 }
 
 impl Default for Numbers {
     fn default() -> Self {
         let mut numbers = Self {
-            words: BTreeMap::new(),
-            stems: BTreeMap::new(),
+            words: Numbered::default(),
+            stems: Numbered::default(),
         };
         for (_, words) in SENSES {
             for word in *words {
@@ -224,37 +247,36 @@ impl Default for Numbers {
 
 impl Numbers {
     pub(super) fn word(&mut self, word: &str) -> Word {
-        let next = OPAQUE + 1 + self.words.len() as Word;
-        *self.words.entry(word.to_owned()).or_insert(next)
+        FIRST_WORD + self.words.place(word)
     }
 
     pub(super) fn stem(&mut self, stem: &str) -> Word {
-        let next = STEMS + self.stems.len() as Word;
-        *self.stems.entry(stem.to_owned()).or_insert(next)
+        STEMS + self.stems.place(stem)
     }
 
-    pub(super) fn finish(self) -> Vocabulary {
-        let size = (self.words.len() * 4).next_power_of_two().max(64);
+    pub(super) fn finish(mut self) -> Vocabulary {
+        let mut senses = vec![Sense::None; usize::from(FIRST_WORD) + self.words.spelt.len()];
+        for (sense, words) in SENSES {
+            for word in *words {
+                senses[usize::from(self.word(word))] = *sense;
+            }
+        }
+        let size = (self.words.spelt.len() * 4).next_power_of_two().max(64);
         let mut table = vec![(0, UNKNOWN); size].into_boxed_slice();
-        for (word, number) in &self.words {
-            let hash = hash(word.as_bytes());
-            let mut at = hash as usize & (size - 1);
+        for (hash, place) in &self.words.by_hash {
+            let mut at = *hash as usize & (size - 1);
             while table[at].1 != UNKNOWN {
                 at = (at + 1) & (size - 1);
             }
-            table[at] = (hash, *number);
-        }
-        let mut senses = vec![Sense::None; usize::from(OPAQUE) + 1 + self.words.len()];
-        for (sense, words) in SENSES {
-            for word in *words {
-                senses[usize::from(self.words[*word])] = *sense;
-            }
+            table[at] = (*hash, FIRST_WORD + *place);
         }
         // In order of the first byte, and of two that fit the longer one first.
         let mut stems: Vec<(Box<[u8]>, Word)> = self
             .stems
+            .spelt
             .iter()
-            .map(|(stem, number)| (stem.as_bytes().into(), *number))
+            .zip(STEMS..)
+            .map(|(stem, number)| (stem.as_bytes().into(), number))
             .collect();
         stems.sort_by(|(a, _), (b, _)| (a[0], b.len()).cmp(&(b[0], a.len())));
         let mut stems_by_first = [(0, 0); 256];
@@ -265,8 +287,8 @@ impl Numbers {
             }
             range.1 = at as u8 + 1;
         }
-        let mut words: Vec<String> = self.words.into_keys().collect();
-        words.extend(self.stems.into_keys());
+        let mut words = self.words.spelt;
+        words.extend(self.stems.spelt);
         Vocabulary {
             table,
             stems: stems.into_boxed_slice(),

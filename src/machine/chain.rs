@@ -19,27 +19,35 @@ const CANCELLED: &str = "Retry cancelled";
 /// The final error of a failure without a text (ST7).
 const NO_TEXT: &str = "Unknown error";
 
-/// An input, after classification.
-pub(super) enum Step<'m> {
-    Ended(Ended<'m>),
+/// An input, after classification. What is large is borrowed: a success must not pay for what failures carry.
+pub(super) enum Step<'s, 'm> {
+    Ended(Ended<'s, 'm>),
     TimerFired(TimerId),
-    CredentialSwitched { request: RequestId, switched: bool },
-    ContinueFailed { run: RunId, error: Cow<'m, str> },
+    CredentialSwitched {
+        request: RequestId,
+        switched: bool,
+    },
+    ContinueFailed {
+        run: RunId,
+        /// Taken if it is the answer that is awaited.
+        error: &'s mut Cow<'m, str>,
+    },
     AbortRetry,
     Abort,
     PromptStarted,
 }
 
 /// A message that has ended, as far as a chain cares.
-pub(super) enum Ended<'m> {
+pub(super) enum Ended<'s, 'm> {
     Success {
         ends_run: bool,
         over_window: bool,
     },
     Aborted,
     Error {
-        text: Option<Cow<'m, str>>,
-        verdict: Verdict,
+        /// Taken by the event that tells it.
+        text: &'s mut Option<Cow<'m, str>>,
+        verdict: &'s Verdict,
     },
 }
 
@@ -103,6 +111,16 @@ pub(super) struct Chains {
     total_retries: u32,
 }
 
+/// The check of ST6 after a call that succeeded.
+const fn check_after_success(over_window: bool) -> Effect<'static> {
+    let cause = if over_window {
+        CompactionCause::Overflow
+    } else {
+        CompactionCause::TurnEnd
+    };
+    Effect::CheckCompaction { cause }
+}
+
 /// What a step reads.
 #[derive(Clone, Copy)]
 struct Context<'c> {
@@ -129,12 +147,25 @@ impl Chains {
         }
     }
 
+    #[inline]
     pub(super) fn step<'m>(
         &mut self,
-        step: Step<'m>,
+        step: Step<'_, 'm>,
         settings: &RetrySettings,
         ambient: Ambient,
     ) -> Effects<'m> {
+        // Nearly every message is this one: it costs nothing but itself.
+        if let (
+            State::Idle,
+            Step::Ended(Ended::Success {
+                ends_run,
+                over_window,
+            }),
+        ) = (&self.state, &step)
+        {
+            self.prompt_started.get_or_insert(ambient.monotonic);
+            return Effects::one(ends_run.then(|| check_after_success(*over_window)));
+        }
         let mut fx = Effects::default();
         let out = &mut fx;
         let cx = Context { settings, ambient };
@@ -236,7 +267,7 @@ impl Chains {
                     let error = if error.is_empty() {
                         Cow::Borrowed(NO_TEXT)
                     } else {
-                        error
+                        std::mem::take(error)
                     };
                     self.failure(attempt, error, EndReason::ContinueFailed, None, cx, out);
                     State::Idle
@@ -290,7 +321,7 @@ impl Chains {
     fn ended<'m>(
         &mut self,
         attempt: u32,
-        ended: Ended<'m>,
+        ended: Ended<'_, 'm>,
         cx: Context<'_>,
         out: &mut Effects<'m>,
     ) -> State {
@@ -303,12 +334,7 @@ impl Chains {
                     self.end(attempt, Outcome::Success, None, cx, out);
                 }
                 if ends_run {
-                    let cause = if over_window {
-                        CompactionCause::Overflow
-                    } else {
-                        CompactionCause::TurnEnd
-                    };
-                    out.push(Effect::CheckCompaction { cause });
+                    out.push(check_after_success(over_window));
                 }
                 State::Idle
             }
@@ -326,13 +352,13 @@ impl Chains {
     fn error<'m>(
         &mut self,
         attempt: u32,
-        text: Option<Cow<'m, str>>,
-        verdict: Verdict,
+        text: &mut Option<Cow<'m, str>>,
+        verdict: &Verdict,
         cx: Context<'_>,
         out: &mut Effects<'m>,
     ) -> State {
         let settings = cx.settings;
-        let refused = match (verdict.action(), &text) {
+        let refused = match (verdict.action(), &*text) {
             (Action::Compact, _) => Some(EndReason::Overflow),
             (Action::Stop, _) | (Action::Retry | Action::Switch, None) => Some(EndReason::Fatal),
             (Action::Retry | Action::Switch, Some(_)) if !settings.enabled() => {
@@ -340,10 +366,10 @@ impl Chains {
             }
             (Action::Retry | Action::Switch, Some(_)) => None,
         };
-        let text = text.unwrap_or(Cow::Borrowed(NO_TEXT));
+        let text = text.take().unwrap_or(Cow::Borrowed(NO_TEXT));
         if let Some(reason) = refused {
             if attempt > 0 {
-                let about = Some((verdict.class, verdict.rule));
+                let about = Some((verdict.class, verdict.rule.clone()));
                 self.failure(attempt, text, reason, about, cx, out);
             }
             let cause = if reason == EndReason::Overflow {
@@ -364,7 +390,7 @@ impl Chains {
             text,
             max_attempts: settings.max_retries_for(class),
             class,
-            rule: verdict.rule,
+            rule: verdict.rule.clone(),
         };
         let total_left = settings
             .max_total_retries()
