@@ -1,9 +1,14 @@
 #![cfg_attr(
-    all(feature = "tokio", feature = "blocking", feature = "http"),
+    all(feature = "tokio", feature = "blocking", feature = "http", feature = "status"),
     doc = include_str!("../README.md")
 )]
 #![cfg_attr(
-    not(all(feature = "tokio", feature = "blocking", feature = "http")),
+    not(all(
+        feature = "tokio",
+        feature = "blocking",
+        feature = "http",
+        feature = "status"
+    )),
     doc = "The retry core of an LLM agent. The whole page is made with all features."
 )]
 

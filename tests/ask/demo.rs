@@ -78,8 +78,25 @@ fn tour() {
         ] {
             assert!(err.contains(said), "{said}: {err}");
         }
+        if api == Api::Anthropic {
+            let told: Vec<_> = out.lines().chain(err.lines()).collect();
+            for line in readme_tour()
+                .lines()
+                .filter(|line| !line.starts_with("Retrying"))
+            {
+                assert!(told.contains(&line), "README.md: {line}");
+            }
+        }
     }
     let _ = fs::remove_file(&settings);
+}
+
+/// The tour as the README shows it; how long it waits there is left to jitter.
+fn readme_tour() -> String {
+    let readme = include_str!("../../README.md");
+    let start = readme.find("```text\n8 ways").expect("the tour");
+    let (_, tour) = readme[start..].split_once('\n').expect("a fence");
+    tour.split("```").next().unwrap_or_default().to_owned()
 }
 
 /// A scenario by its name exits as `ask` would.

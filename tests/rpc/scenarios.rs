@@ -125,7 +125,8 @@ impl<'l, L: Link> Host<'l, L> {
     }
 }
 
-/// Name, settings (retries, base delay in ms), script, and the events and effects of each of its lines.
+/// Name, settings (retries, base delay in ms), script, and the events and effects of each of its lines. Where
+/// something happens during a wait, the wait is long enough for a busy machine.
 type Scenario = (&'static str, (u32, u64), Vec<Do>, &'static str);
 
 pub fn table() -> Vec<Scenario> {
@@ -263,15 +264,15 @@ pub fn table() -> Vec<Scenario> {
         ),
         (
             "settings during a wait",
-            (3, 20),
-            vec![E(R), set_base(2), Wake, E(R), set_max(1), Wake, E(R)],
-            "S(1,20) drop · – · cont · S(2,4) drop · – · cont · X(false,2,\"503 Service Unavailable\") cmp",
+            (3, 300),
+            vec![E(R), set_base(150), Wake, E(R), set_max(1), Wake, E(R)],
+            "S(1,300) drop · – · cont · S(2,300) drop · – · cont · X(false,2,\"503 Service Unavailable\") cmp",
         ),
         (
             "turned off during a wait",
-            (3, 20),
+            (3, 300),
             vec![E(R), disable(), Wake, E(R), E(R)],
-            "S(1,20) drop · – · cont · X(false,1,\"503 Service Unavailable\") cmp · cmp",
+            "S(1,300) drop · – · cont · X(false,1,\"503 Service Unavailable\") cmp · cmp",
         ),
         ("no text", (3, 20), vec![E("")], "cmp"),
     ]
