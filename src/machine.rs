@@ -6,9 +6,10 @@
 
 mod chain;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::classify::{Classifier, ErrorClass, Verdict};
+use crate::classify::{Classifier, ErrorClass, ErrorFacts, Verdict};
 use crate::effect::{Effect, Effects, TimerId};
 use crate::input::{Input, Turn};
 use crate::message::StopReason;
@@ -194,9 +195,17 @@ impl RetryMachine {
     /// ```
     #[must_use]
     pub fn would_retry(&self, turn: &Turn<'_>, ambient: Ambient) -> bool {
-        let effects = self
-            .clone()
-            .handle(Input::AssistantMessage(turn.clone()), ambient);
+        // The texts are looked at, not copied.
+        let turn = Turn {
+            stop_reason: turn.stop_reason,
+            error_text: turn.error_text.as_deref().map(Cow::Borrowed),
+            usage: turn.usage,
+            context_window: turn.context_window,
+            verdict: (turn.stop_reason == StopReason::Error)
+                .then(|| self.verdict(turn, ambient.wall)),
+            facts: ErrorFacts::new(),
+        };
+        let effects = self.clone().handle(Input::AssistantMessage(turn), ambient);
         effects.iter().any(|effect| {
             matches!(
                 effect,

@@ -52,6 +52,9 @@ impl Listeners {
     }
 
     fn publish(subscribers: &mut Vec<Weak<Queue>>, event: SessionEvent) {
+        if subscribers.is_empty() {
+            return;
+        }
         let event = Arc::new(event);
         subscribers.retain(|queue| {
             let queue = queue.upgrade();

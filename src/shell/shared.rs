@@ -23,6 +23,8 @@ pub(super) struct Shared {
     changed: Condvar,
     clock: Box<dyn Fn() -> Ambient + Send + Sync>,
     pub(super) trace: Trace,
+    /// For duties that nobody can abort.
+    never: AbortSignal,
 }
 
 pub(super) struct Core {
@@ -81,6 +83,7 @@ impl Shared {
             changed: Condvar::new(),
             clock: Box::new(clock),
             trace: Trace::default(),
+            never: AbortSignal::default(),
         }
     }
 
@@ -114,10 +117,11 @@ impl Shared {
             let left;
             (core, left) = self.carry_out(core, duty);
             let Some(duty) = left else { continue };
-            let abort = AbortSignal::default();
-            if let Duty::Run { .. } | Duty::Compact { .. } = duty {
-                core.abort = Some(abort.clone());
-            }
+            let abort = if let Duty::Run { .. } | Duty::Compact { .. } = duty {
+                core.abort.insert(AbortSignal::default()).clone()
+            } else {
+                self.never.clone()
+            };
             let seen = core.version;
             return Some(Next { duty, abort, seen });
         }
