@@ -173,7 +173,7 @@ impl Chains {
         if matches!(step, Step::Ended(_)) {
             self.prompt_started.get_or_insert(ambient.monotonic);
         }
-        self.state = match std::mem::take(&mut self.state) {
+        self.state = match &mut self.state {
             State::Idle => match step {
                 Step::Ended(ended) => self.ended(0, ended, cx, out),
                 Step::Abort => {
@@ -188,35 +188,41 @@ impl Chains {
             },
             State::Switching(pending) => match step {
                 // The host ran the agent itself: the awaited answer is forgotten (ST8).
-                Step::Ended(ended) => self.ended(pending.attempt, ended, cx, out),
+                Step::Ended(ended) => {
+                    let attempt = pending.attempt;
+                    self.ended(attempt, ended, cx, out)
+                }
                 Step::CredentialSwitched { request, switched } if request == pending.request => {
                     let failed = Failed {
-                        text: Cow::Owned(pending.text.into_string()),
+                        text: Cow::Owned(std::mem::take(&mut pending.text).into_string()),
                         max_attempts: pending.max_attempts.into(),
                         class: pending.class,
-                        rule: pending.rule,
+                        rule: pending.rule.clone(),
                     };
+                    let attempt = pending.attempt;
                     let plan = if switched {
                         Plan::Wait(0)
                     } else {
                         pending.plan
                     };
-                    self.carry_out(plan, pending.attempt, failed, cx, out)
+                    self.carry_out(plan, attempt, failed, cx, out)
                 }
                 Step::AbortRetry | Step::PromptStarted => {
-                    self.cancelled(pending.attempt, cx, out);
+                    let attempt = pending.attempt;
+                    self.cancelled(attempt, cx, out);
                     State::Idle
                 }
                 Step::Abort => {
-                    self.cancelled(pending.attempt, cx, out);
+                    let attempt = pending.attempt;
+                    self.cancelled(attempt, cx, out);
                     out.push(Effect::AbortAgent);
                     State::Draining { run: None }
                 }
                 Step::TimerFired(_)
                 | Step::CredentialSwitched { .. }
-                | Step::ContinueFailed { .. } => State::Switching(pending),
+                | Step::ContinueFailed { .. } => return fx,
             },
-            State::Waiting {
+            &mut State::Waiting {
                 attempt,
                 timer,
                 due,
@@ -261,7 +267,7 @@ impl Chains {
                     due,
                 },
             },
-            State::InFlight { attempt, run } => match step {
+            &mut State::InFlight { attempt, run } => match step {
                 Step::Ended(ended) => self.ended(attempt, ended, cx, out),
                 Step::ContinueFailed { run: failed, error } if failed == run => {
                     let error = if error.is_empty() {
@@ -289,7 +295,7 @@ impl Chains {
                 | Step::CredentialSwitched { .. }
                 | Step::ContinueFailed { .. } => State::InFlight { attempt, run },
             },
-            State::Draining { run } => match step {
+            &mut State::Draining { run } => match step {
                 // Whatever ends the run ends the draining, without any effect (ST9).
                 Step::Ended(Ended::Success {
                     ends_run: false, ..
