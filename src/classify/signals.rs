@@ -471,6 +471,16 @@ struct Quote {
     len: usize,
 }
 
+impl Quote {
+    /// Whether a quote with so many backslashes before it closes this one. In a string that is encoded k times a quote
+    /// has 2^k − 1 of them, and a backslash that ends the string is 2^(k + 1) more.
+    const fn is_closed_by(self, escapes: usize) -> bool {
+        escapes == self.escapes
+            || (self.escapes + 1).is_power_of_two()
+                && escapes % (2 * (self.escapes + 1)) == self.escapes
+    }
+}
+
 impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
     fn new(
         src: &'t [u8],
@@ -735,7 +745,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
                 continue;
             }
             if (byte == open.kind || byte == 0xE2)
-                && escapes == open.escapes
+                && open.is_closed_by(escapes)
                 && let Some((byte, len)) = self.quote_at(at)
                 && byte == open.kind
                 // An apostrophe inside a word closes nothing.
