@@ -13,6 +13,7 @@ use std::thread;
 
 use serde_json::Value;
 
+use crate::child::signal;
 use provider::{Asked, Provider, Step, Trouble};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,42 +151,47 @@ struct Case {
 const RECOVERED: &str = "error end+ S(1,1) stop X(true,1) end answered";
 const FAILED: &str = "error end failed";
 
+/// One failure, then an answer: what a case does not say of itself.
+const RECOVERS: Case = Case {
+    name: "",
+    steps: &[],
+    flags: &[],
+    code: 0,
+    events: RECOVERED,
+    keys: &[0, 0],
+    says: "",
+};
+
 const CASES: &[Case] = &[
     Case {
         name: "answered",
         steps: &[Step::Answer],
-        flags: &[],
-        code: 0,
         events: "stop end answered",
         keys: &[0],
         says: r#""usage":{"cacheRead":7,"cacheWrite""#,
+        ..RECOVERS
     },
     Case {
         name: "the final marker left out",
         steps: &[Step::AnswerWithoutEnd],
-        flags: &[],
-        code: 0,
         events: "stop end answered",
         keys: &[0],
-        says: "",
+        ..RECOVERS
     },
     Case {
         name: "the answer's length limited",
         steps: &[Step::Length],
         flags: &["--max-tokens", "5"],
-        code: 0,
         events: "length end answered",
         keys: &[0],
-        says: "",
+        ..RECOVERS
     },
     Case {
         name: "reset before headers",
         steps: &[Step::Reset, Step::Answer],
-        flags: &[],
-        code: 0,
-        events: RECOVERED,
         keys: &[9, 0],
         says: "Connection reset",
+        ..RECOVERS
     },
     Case {
         name: "429 with Retry-After",
@@ -194,10 +200,9 @@ const CASES: &[Case] = &[
             Step::Answer,
         ],
         flags: &["--recommended"],
-        code: 0,
         events: "error end+ S(1,1s+) stop X(true,1) end answered",
-        keys: &[0, 0],
         says: "Retrying (1/6) in ",
+        ..RECOVERS
     },
     Case {
         name: "429 with Retry-After, by the documented settings",
@@ -205,11 +210,8 @@ const CASES: &[Case] = &[
             Step::Refused(429, "retry-after: 60\r\n", Trouble::RateLimit),
             Step::Answer,
         ],
-        flags: &[],
-        code: 0,
-        events: RECOVERED,
-        keys: &[0, 0],
         says: "Retrying (1/2) in 0s",
+        ..RECOVERS
     },
     Case {
         name: "503 with a page, twice",
@@ -218,83 +220,57 @@ const CASES: &[Case] = &[
             Step::Refused(503, "", Trouble::Page),
             Step::Answer,
         ],
-        flags: &[],
-        code: 0,
         events: "error end+ S(1,1) error end+ S(2,2) stop X(true,2) end answered",
         keys: &[0, 0, 0],
         says: "503 <html>",
+        ..RECOVERS
     },
     Case {
         name: "a page for a stream",
         steps: &[Step::PageFor200, Step::Answer],
-        flags: &[],
-        code: 0,
-        events: RECOVERED,
-        keys: &[0, 0],
         says: "text/html in place of an event stream",
+        ..RECOVERS
     },
     Case {
         name: "an error within a stream",
         steps: &[Step::ErrorEvent, Step::Answer],
-        flags: &[],
-        code: 0,
-        events: RECOVERED,
-        keys: &[0, 0],
-        says: "",
+        ..RECOVERS
     },
     Case {
         name: "cut, and the transport knows",
         steps: &[Step::Cut, Step::Answer],
-        flags: &[],
-        code: 0,
-        events: RECOVERED,
-        keys: &[0, 0],
-        says: "",
+        ..RECOVERS
     },
     Case {
         name: "cut, and only the API knows",
         steps: &[Step::CutSilently, Step::Answer],
-        flags: &[],
-        code: 0,
-        events: RECOVERED,
-        keys: &[0, 0],
         says: "The stream ended before ",
+        ..RECOVERS
     },
     Case {
         name: "stalled",
         steps: &[Step::Stall, Step::Answer],
         flags: &["--idle-timeout-ms", "300"],
-        code: 0,
-        events: RECOVERED,
-        keys: &[0, 0],
         says: "timed out",
+        ..RECOVERS
     },
     Case {
         name: "an empty stream",
         steps: &[Step::Empty, Step::Answer],
-        flags: &[],
-        code: 0,
-        events: RECOVERED,
-        keys: &[0, 0],
         says: "or any other event",
+        ..RECOVERS
     },
     Case {
         name: "an event that is no JSON",
         steps: &[Step::Garbage, Step::Answer],
-        flags: &[],
-        code: 0,
-        events: RECOVERED,
-        keys: &[0, 0],
         says: "an event in it is not JSON",
+        ..RECOVERS
     },
     Case {
         name: "an error of three megabytes",
         steps: &[Step::Huge(3 << 20), Step::Answer],
-        flags: &[],
-        code: 0,
-        events: RECOVERED,
-        keys: &[0, 0],
         says: "500 xxx",
+        ..RECOVERS
     },
     Case {
         name: "a usage limit and two keys",
@@ -363,11 +339,10 @@ const CASES: &[Case] = &[
             Step::Refused(529, "", Trouble::Overloaded),
             Step::Refused(400, "", Trouble::ContextLength),
         ],
-        flags: &[],
         code: 4,
         events: "error end+ S(1,1) error end X(false,1) failed",
-        keys: &[0, 0],
         says: "Retry failed after 1 attempt: 400 ",
+        ..RECOVERS
     },
     Case {
         name: "401",
@@ -675,10 +650,8 @@ fn interrupted() {
             err.by_ref().any(|line| line.expect("UTF-8").contains(sign)),
             "{sign} is never said"
         );
-        let pid = child.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &pid]).status();
-        assert!(killed.expect("kill runs").success());
-        assert_eq!(child.wait().expect("it ends").code(), Some(130));
+        let (_, status) = signal(&mut child, "-INT");
+        assert_eq!(status.code(), Some(130));
         let text = fs::read_to_string(&file).expect("the events");
         let _ = fs::remove_file(&file);
         let lines: Vec<_> = text

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::child::fed;
 use crate::support::shared;
 
 /// What a run of the command printed, and its exit code.
@@ -45,19 +46,8 @@ fn command() -> Command {
 }
 
 fn run(args: &[&str], input: &[u8]) -> Ran {
-    let mut child = command()
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    let input = input.to_vec();
     // A reader that ends early closes the pipe: that is its business.
-    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
-    let output = child.wait_with_output().expect("the command ends");
-    writer.join().expect("the writer ends");
+    let (output, _) = fed(command().args(args), input.to_vec());
     Ran {
         out: String::from_utf8(output.stdout).expect("UTF-8"),
         err: String::from_utf8(output.stderr).expect("UTF-8"),

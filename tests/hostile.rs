@@ -1,11 +1,12 @@
 //! Input that nobody sends in good faith: a sensible answer, nothing lost behind it, and bounded memory.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
-use std::thread;
+use std::process::Command;
 
 use retry_machine::{Classifier, ErrorClass, ErrorFacts, UnixMillis};
 use serde_json::{Value, json};
+
+use crate::child::fed;
 
 /// The most memory that a process may take for a line of 10 MB, in KiB: some copies of the line, and what a
 /// program and its threads reserve.
@@ -94,23 +95,14 @@ fn hostile_texts() {
 
 /// A process with bounded memory, on an input to its end; its lines and diagnostics.
 fn run(args: &[&str], input: Vec<u8>) -> (Vec<Value>, String) {
-    let mut child = Command::new("sh")
+    let mut command = Command::new("sh");
+    command
         .arg("-c")
         .arg(format!("ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\""))
         .arg(env!("CARGO_BIN_EXE_retry-machine"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    let writer = thread::spawn(move || stdin.write_all(&input));
-    let output = child.wait_with_output().expect("it ends");
-    writer
-        .join()
-        .expect("the writer ends")
-        .expect("all is read");
+        .args(args);
+    let (output, read) = fed(&mut command, input);
+    read.expect("all is read");
     let diagnostics = String::from_utf8(output.stderr).expect("UTF-8");
     assert!(
         output.status.code().is_some_and(|code| code < 2),

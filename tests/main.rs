@@ -14,6 +14,8 @@ mod api;
 
 #[cfg(feature = "cli")]
 mod ask;
+#[cfg(feature = "cli")]
+mod child;
 #[cfg(feature = "json")]
 mod classify;
 #[cfg(feature = "cli")]

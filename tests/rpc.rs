@@ -13,7 +13,7 @@ mod traces;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 use retry_machine::rpc::Protocol;
 use retry_machine::{Ambient, MonotonicMillis, RetrySettings};
 use serde_json::Value;
+
+use crate::child::piped;
 
 /// Far more than any answer of these tests takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -109,20 +111,20 @@ struct Process {
     started: Instant,
 }
 
+/// The process, not started yet.
+fn rpc() -> Command {
+    let mut command = Command::new(binary());
+    command.arg("rpc");
+    command
+}
+
 fn binary() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_retry-machine"))
 }
 
 impl Process {
     fn start(args: &[&str]) -> Self {
-        let mut child = Command::new(binary())
-            .arg("rpc")
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
+        let mut child = piped(rpc().args(args));
         let stdout = child.stdout.take().expect("a pipe");
         let (tell, lines) = mpsc::channel();
         thread::spawn(move || {

@@ -1,7 +1,7 @@
 //! The process itself: framing, arguments, its end, and hosts that misbehave.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -10,27 +10,16 @@ use std::time::{Duration, Instant};
 use retry_machine::rpc::MAX_LINE_BYTES;
 use serde_json::{Value, json};
 
-use super::{Link, Process, binary};
+use super::{Link, Process, rpc};
+use crate::child::{fed, piped, signal};
 
 const FAILED: &str =
     r#"{"input":"assistantMessage","message":{"stopReason":"error","errorMessage":"overloaded"}}"#;
 
 /// Runs the process on an input to its end.
 fn run(args: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(binary())
-        .arg("rpc")
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    let input = input.to_vec();
-    let writer = thread::spawn(move || stdin.write_all(&input));
-    let output = child.wait_with_output().expect("it ends");
     // What is written after its end fails, which is no fault.
-    let _ = writer.join().expect("written");
+    let (output, _) = fed(rpc().args(args), input.to_vec());
     output
 }
 
@@ -43,17 +32,6 @@ fn lines(output: &Output) -> Vec<Value> {
     text.split_terminator('\n')
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect()
-}
-
-/// Asks the kernel to send SIGTERM and returns how long the process took to end, and its exit code.
-fn terminate(process: &mut Process) -> (Duration, Option<i32>) {
-    let before = Instant::now();
-    let killed = Command::new("kill")
-        .args(["-TERM", &process.child.id().to_string()])
-        .status();
-    assert!(killed.expect("kill runs").success());
-    let code = process.child.wait().expect("it ends").code();
-    (before.elapsed(), code)
 }
 
 /// CR before LF is dropped, blank lines are passed over, the last line need not end; lines out end with LF alone.
@@ -144,13 +122,7 @@ fn rpc_shutdown() {
 
 #[test]
 fn rpc_closed_pipe() {
-    let mut child = Command::new(binary())
-        .arg("rpc")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
+    let mut child = piped(&mut rpc());
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().expect("a pipe");
     writeln!(stdin, "{FAILED}").expect("read");
@@ -174,7 +146,8 @@ fn rpc_sigterm() {
     for _ in 0..3 {
         process.next(None);
     }
-    let (took, code) = terminate(&mut process);
+    let (took, status) = signal(&mut process.child, "-TERM");
+    let code = status.code();
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert_eq!(code, Some(0));
     let (rest, _, diagnostics) = process.finish();
@@ -216,12 +189,7 @@ fn rpc_long_lines() {
 #[test]
 fn rpc_host_that_stops_reading() {
     const LINES: usize = 20_000;
-    let mut child = Command::new(binary())
-        .arg("rpc")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
+    let mut child = piped(&mut rpc());
     let mut stdin = child.stdin.take().expect("a pipe");
     let written = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&written);
@@ -260,12 +228,7 @@ fn settled(number: &AtomicUsize) -> usize {
 
 #[test]
 fn rpc_sigterm_while_the_host_does_not_read() {
-    let mut child = Command::new(binary())
-        .arg("rpc")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
+    let mut child = piped(&mut rpc());
     let mut stdin = child.stdin.take().expect("a pipe");
     let written = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&written);
@@ -278,18 +241,9 @@ fn rpc_sigterm_while_the_host_does_not_read() {
     let mut stdout = child.stdout.take().expect("a pipe");
     stdout.read_exact(&mut [0; 100]).expect("answers");
     settled(&written);
-    let before = Instant::now();
-    let killed = Command::new("kill")
-        .args(["-TERM", &child.id().to_string()])
-        .status();
-    assert!(killed.expect("kill runs").success());
-    let status = child.wait().expect("it ends");
+    let (took, status) = signal(&mut child, "-TERM");
     assert_eq!(status.code(), Some(0), "{status}");
-    assert!(
-        before.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        before.elapsed()
-    );
+    assert!(took < Duration::from_secs(1), "{took:?}");
     writer.join().expect("its pipe is closed");
 }
 
