@@ -17,18 +17,16 @@ pub const MAX_DELAY_MS: u64 = (1 << 53) - 1;
 #[must_use]
 pub const fn exponential_ms(base_delay_ms: u64, attempt: u32) -> u64 {
     let exponent = attempt.saturating_sub(1);
-    if base_delay_ms == 0 {
-        return 0;
-    }
-    // A shift by 53 or more leaves the range for every base of at least 1.
-    if exponent > 53 {
-        return MAX_DELAY_MS;
-    }
-    let wide = (base_delay_ms as u128) << exponent;
-    if wide > MAX_DELAY_MS as u128 {
-        MAX_DELAY_MS
+    // A shift by 53 leaves the range for every base of at least 1.
+    let exponent = if exponent < 53 { exponent } else { 53 };
+    in_range((base_delay_ms as u128) << exponent)
+}
+
+const fn in_range(ms: u128) -> u64 {
+    if ms < MAX_DELAY_MS as u128 {
+        ms as u64
     } else {
-        wide as u64
+        MAX_DELAY_MS
     }
 }
 
@@ -45,12 +43,7 @@ pub const fn shortened_ms(delay_ms: u64, entropy: u64) -> u64 {
 #[must_use]
 pub const fn lengthened_ms(delay_ms: u64, entropy: u64) -> u64 {
     let more = ((delay_ms as u128 * (entropy >> 32) as u128) >> 32) / 5;
-    let sum = delay_ms as u128 + more;
-    if sum > MAX_DELAY_MS as u128 {
-        MAX_DELAY_MS
-    } else {
-        sum as u64
-    }
+    in_range(delay_ms as u128 + more)
 }
 
 /// What a failure within the budget leads to.

@@ -519,7 +519,8 @@ impl Classifier {
         };
         // A word takes two bytes at least: room on the stack for what is common.
         match room {
-            0..=640 => read(&mut [Token::NONE; 320]),
+            0..=160 => read(&mut [Token::NONE; 80]),
+            161..=640 => read(&mut [Token::NONE; 320]),
             641..=ROOM => read(&mut [Token::NONE; ROOM / 2]),
             _ => read(&mut vec![Token::NONE; (WINDOW + LONGEST_CODE) / 2]),
         }

@@ -249,6 +249,11 @@ impl Driver {
     /// The shell's next duty. To ask says that the one before has been carried out.
     #[must_use]
     pub fn next(&mut self, ambient: Ambient) -> Duty {
+        self.next_by(|| ambient)
+    }
+
+    /// The same by a clock that is read only if something depends on it.
+    pub(crate) fn next_by(&mut self, mut clock: impl FnMut() -> Ambient) -> Duty {
         loop {
             if let Some(todo) = self.todo.pop_front() {
                 match self.duty(todo) {
@@ -257,7 +262,7 @@ impl Driver {
                 }
             }
             if let Some(report) = self.inbox.pop_front() {
-                self.take(report, ambient);
+                self.take(report, clock());
                 continue;
             }
             if let Some(begin) = self.begin.take() {
@@ -277,6 +282,7 @@ impl Driver {
                     return Duty::Compact { ticket, cause };
                 }
             } else if let Phase::Waiting { timer, due, .. } = self.machine.phase() {
+                let ambient = clock();
                 if ambient.monotonic < due {
                     return Duty::WaitUntil(due);
                 }
@@ -292,6 +298,10 @@ impl Driver {
     /// or an abort. None: nothing, or the rest is for `next`.
     #[must_use]
     pub fn next_urgent(&mut self, ambient: Ambient) -> Option<Duty> {
+        self.next_urgent_by(|| ambient)
+    }
+
+    pub(crate) fn next_urgent_by(&mut self, mut clock: impl FnMut() -> Ambient) -> Option<Duty> {
         loop {
             match self.todo.front() {
                 Some(Todo::Emit(_) | Todo::AbortAgent | Todo::Close) => {
@@ -303,7 +313,7 @@ impl Driver {
                 Some(Todo::DropFailedMessage | Todo::Switch(..) | Todo::Settle(_)) => return None,
                 None => {
                     let report = self.inbox.pop_front()?;
-                    self.take(report, ambient);
+                    self.take(report, clock());
                 }
             }
         }
@@ -450,10 +460,10 @@ impl Driver {
             }
             Report::Message(ticket, turn) => {
                 if ticket.is_none_or(|ticket| self.awaits(ticket)) {
-                    self.message_within(*turn, ambient);
+                    self.message_within(turn, ambient);
                 }
             }
-            Report::LastMessage(turn) => self.message(*turn, ambient),
+            Report::LastMessage(turn) => self.message(turn, ambient),
             Report::ContinueFailed(run, error) => {
                 let error = Cow::Owned(error);
                 self.step(Input::ContinueFailed { run, error }, ambient);
@@ -544,7 +554,7 @@ impl Driver {
     }
 
     /// A message that is not the last of a run of the shell's, or of a run of the host's own.
-    fn message_within(&mut self, turn: Turn<'static>, ambient: Ambient) {
+    fn message_within(&mut self, turn: Box<Turn<'static>>, ambient: Ambient) {
         let Some(prompt) = &mut self.prompt else {
             return;
         };
@@ -571,8 +581,8 @@ impl Driver {
     }
 
     /// Hands a message in.
-    fn message(&mut self, turn: Turn<'static>, ambient: Ambient) {
-        let turn = self.judge(turn, ambient);
+    fn message(&mut self, mut turn: Box<Turn<'static>>, ambient: Ambient) {
+        self.judge(&mut turn, ambient);
         match turn.stop_reason {
             StopReason::Stop | StopReason::Length => self.set_outcome(PromptOutcome::Answered),
             // The run goes on, and its end decides.
@@ -597,30 +607,28 @@ impl Driver {
                 });
             }
         }
-        self.step(Input::AssistantMessage(turn), ambient);
+        self.step(Input::AssistantMessage(*turn), ambient);
     }
 
-    /// The turn with the verdict on its failure, so that nothing is classified twice.
-    fn judge(&self, turn: Turn<'static>, ambient: Ambient) -> Turn<'static> {
-        if turn.stop_reason != StopReason::Error {
-            return turn;
+    /// Notes the verdict on a failed turn in it, so that nothing is classified twice.
+    fn judge(&self, turn: &mut Turn<'_>, ambient: Ambient) {
+        if turn.stop_reason == StopReason::Error && turn.verdict.is_none() {
+            turn.verdict = Some(self.machine.verdict(turn, ambient.wall));
         }
-        let verdict = self.machine.verdict(&turn, ambient.wall);
-        turn.verdict(verdict)
     }
 
     fn end_run(&mut self, run: Run, end: RunEnd, ambient: Ambient) {
         match end {
-            RunEnd::Turn(turn) if is_failed(&turn) => {
+            RunEnd::Turn(mut turn) if is_failed(&turn) => {
                 // Announced first, then handed in (EF1), before anything that a listener does about it.
-                let turn = self.judge(*turn, ambient);
+                self.judge(&mut turn, ambient);
                 self.run_is_over(self.machine.would_retry(&turn, ambient));
-                self.inbox.push_front(Report::LastMessage(Box::new(turn)));
+                self.inbox.push_front(Report::LastMessage(turn));
             }
             RunEnd::Turn(turn) => {
                 let aborted = self.prompt.as_ref().is_some_and(|prompt| prompt.aborted);
                 let goes_on = turn.stop_reason == StopReason::ToolUse && !aborted;
-                self.message(*turn, ambient);
+                self.message(turn, ambient);
                 if goes_on {
                     self.begin = Some(Begin::NextTurn(run.id));
                 } else {

@@ -22,6 +22,10 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.hooks.is_empty() && self.subscribers.is_empty()
+    }
+
     pub(super) fn add_hook(&mut self, hook: Hook) {
         self.hooks.push(hook);
     }

@@ -52,6 +52,26 @@ pub(super) struct Next {
     pub(super) seen: u64,
 }
 
+/// The time, read when it is asked for, and again after foreign code, which may take long.
+struct Reading<'s> {
+    shared: &'s Shared,
+    read: Option<Ambient>,
+}
+
+impl<'s> Reading<'s> {
+    const fn of(shared: &'s Shared) -> Self {
+        Self { shared, read: None }
+    }
+
+    fn now(&mut self) -> Ambient {
+        *self.read.get_or_insert_with(|| self.shared.now())
+    }
+
+    const fn passed(&mut self) {
+        self.read = None;
+    }
+}
+
 impl Core {
     pub(super) const fn has_changed(&self, seen: u64) -> bool {
         self.version != seen
@@ -112,10 +132,11 @@ impl Shared {
         if core.delivering {
             return None;
         }
+        let mut clock = Reading::of(self);
         loop {
-            let duty = core.driver.next(self.now());
+            let duty = core.driver.next_by(|| clock.now());
             let left;
-            (core, left) = self.carry_out(core, duty);
+            (core, left) = self.carry_out(core, duty, &mut clock);
             let Some(duty) = left else { continue };
             let abort = if let Duty::Run { .. } | Duty::Compact { .. } = duty {
                 core.abort.insert(AbortSignal::default()).clone()
@@ -133,8 +154,9 @@ impl Shared {
         if core.delivering {
             return;
         }
-        while let Some(duty) = core.driver.next_urgent(self.now()) {
-            (core, _) = self.carry_out(core, duty);
+        let mut clock = Reading::of(self);
+        while let Some(duty) = core.driver.next_urgent_by(|| clock.now()) {
+            (core, _) = self.carry_out(core, duty, &mut clock);
         }
         core.version += 1;
         let mut listeners = Listeners::default();
@@ -151,10 +173,12 @@ impl Shared {
         &'s self,
         mut core: MutexGuard<'s, Core>,
         duty: Duty,
+        clock: &mut Reading<'_>,
     ) -> (MutexGuard<'s, Core>, Option<Duty>) {
         match duty {
+            Duty::Emit(_) if core.listeners.is_empty() && !self.trace.is_on() => (core, None),
             Duty::Emit(event) => {
-                let core = self.unlocked(core, |listeners| {
+                let core = self.unlocked(core, clock, |listeners| {
                     self.trace.note(&event);
                     listeners.deliver(event);
                 });
@@ -162,7 +186,7 @@ impl Shared {
             }
             Duty::AbortAgent => {
                 let signal = core.abort.take();
-                let core = self.unlocked(core, |_| {
+                let core = self.unlocked(core, clock, |_| {
                     if let Some(signal) = signal {
                         signal.raise();
                     }
@@ -184,6 +208,7 @@ impl Shared {
     fn unlocked<'s>(
         &'s self,
         mut core: MutexGuard<'s, Core>,
+        clock: &mut Reading<'_>,
         act: impl FnOnce(&mut Listeners),
     ) -> MutexGuard<'s, Core> {
         core.delivering = true;
@@ -192,6 +217,7 @@ impl Shared {
         // Hooks are caught one by one. What else may panic here, such as a waker, must not keep the lock or the prompt;
         // what it said, the panic hook has printed.
         let _ = catch_unwind(AssertUnwindSafe(|| act(&mut listeners)));
+        clock.passed();
         let mut core = self.lock();
         core.delivering = false;
         // Those registered meanwhile come after the others.

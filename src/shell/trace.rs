@@ -14,7 +14,8 @@ mod on {
     use std::sync::{Mutex, PoisonError};
     use std::task::Poll;
 
-    use tracing::{Span, field::Empty, info, info_span, warn};
+    use tracing::level_filters::LevelFilter;
+    use tracing::{Level, Span, field::Empty, info, info_span, warn};
 
     use crate::driver::SessionEvent;
     use crate::event::{Outcome, RetryEvent, RetryStart};
@@ -24,6 +25,11 @@ mod on {
     pub(in crate::shell) struct Trace(Mutex<Option<Span>>);
 
     impl Trace {
+        /// Whether anybody might hear of it.
+        pub(in crate::shell) fn is_on(&self) -> bool {
+            LevelFilter::current() >= Level::WARN
+        }
+
         pub(in crate::shell) fn note(&self, event: &SessionEvent) {
             match event {
                 SessionEvent::Retry(RetryEvent::Start(start)) => {
@@ -121,6 +127,10 @@ mod off {
     pub(in crate::shell) struct Trace {}
 
     impl Trace {
+        pub(in crate::shell) const fn is_on(&self) -> bool {
+            false
+        }
+
         pub(in crate::shell) fn note(&self, _: &SessionEvent) {}
 
         #[cfg(feature = "blocking")]
