@@ -471,9 +471,19 @@ fn name(random: &mut Random) -> String {
     name
 }
 
-/// Echoed places: keys that hold ids, parameters and what the user sent.
-fn echoed_member(random: &mut Random) -> String {
-    let hostile = serde_json::to_string(random.pick(HOSTILE)).expect("a string");
+/// Echoed places: keys that hold ids, parameters and what the user sent, perhaps with half of a quote or a bracket.
+fn echoed_member(text: &str, random: &mut Random) -> String {
+    let strays = [
+        "", "", "", "'", "\"", "“", "”", "’", "`", "{\"", "[", "}", "]", "\\", "\n",
+    ];
+    let (before, after) = (random.pick(&strays), random.pick(&strays));
+    let hostile = format!("{before}{}{after}", random.pick(HOSTILE));
+    let hostile = serde_json::to_string(&hostile).expect("a string");
+    // As Python writes what it quotes, and templates do not; those that are cut have no end to tell one from the other.
+    let hostile = match text.contains("'{") && !text.contains("}'") {
+        true => hostile.replace('\'', "\\'"),
+        false => hostile,
+    };
     let id =
         serde_json::to_string(&format!("req_{}429503", random.next(1 << 20))).expect("a string");
     match random.next(8) {
@@ -495,7 +505,12 @@ fn mutate(text: &str, random: &mut Random) -> String {
     match random.next(7) {
         0 | 1 if !objects.is_empty() => {
             let at = objects[random.next(objects.len())];
-            format!("{}{}{}", &text[..at], echoed_member(random), &text[at..])
+            format!(
+                "{}{}{}",
+                &text[..at],
+                echoed_member(text, random),
+                &text[at..]
+            )
         }
         2 => format!(
             "{text}\n    at {} (/srv/{}.js:500:429)",

@@ -392,6 +392,8 @@ struct Mode {
     after: usize,
     /// What to go back to.
     outer: Origin,
+    /// Open brackets before it. One that is cut leaves brackets open.
+    depth: u32,
     /// Whether it holds structure rather than prose.
     is_structure: bool,
 }
@@ -413,8 +415,8 @@ struct Lexer<'t, 'w, 'b> {
     echo_above: Option<u32>,
     /// The role of the key whose value comes next.
     pending: Option<KeyRole>,
-    /// Quotes that have no partner further on, by kind and escapes: not to be searched again.
-    unclosed: [bool; 12],
+    /// Up to where no partner of a quote is to be found, by kind and escapes: not to be searched again.
+    unclosed: [usize; 18],
     /// The run of letters and digits that was looked at last.
     run: Run,
     hint_keys: [Option<KeyValue>; HINT_KEYS],
@@ -500,13 +502,14 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
                 end: 0,
                 after: 0,
                 outer: Origin::Prose,
+                depth: 0,
                 is_structure: false,
             }; DEPTH],
             mode_count: 0,
             depth: 0,
             echo_above: None,
             pending: None,
-            unclosed: [false; 12],
+            unclosed: [0; 18],
             run: Run::default(),
             hint_keys: [None; HINT_KEYS],
             status: None,
@@ -530,7 +533,14 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
         while self.at < self.src.len() {
             while self.mode_count > 0 && self.at >= self.modes[self.mode_count - 1].end {
                 self.mode_count -= 1;
-                let Mode { after, outer, .. } = self.modes[self.mode_count];
+                let Mode {
+                    after,
+                    outer,
+                    depth,
+                    ..
+                } = self.modes[self.mode_count];
+                self.depth = depth;
+                self.echo_above = None;
                 self.out.begin_field(outer);
                 self.at = self.at.max(after);
             }
@@ -726,18 +736,34 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
 
     /// The offset of the quote that closes `open`, whose text begins at `from`.
     fn closing(&mut self, open: Quote, from: usize) -> Option<usize> {
-        let kind = match open.kind {
-            b'"' => 0,
-            b'\'' => 4,
-            _ => 8,
+        // `'{"a":"dogs' b"}'`: put in quotes by a template, which escapes nothing.
+        let is_template = open.kind == b'\'' && matches!(self.byte(from), b'{' | b'[');
+        let behind_bracket = if is_template {
+            self.partner(open, from, true)
+        } else {
+            None
         };
-        let slot = kind + open.escapes.min(3);
-        if self.unclosed[slot] {
-            return None;
-        }
-        let mut at = from;
+        behind_bracket.or_else(|| self.partner(open, from, false))
+    }
+
+    /// The next quote that can close `open`, or the next that does so behind a bracket: a straight one for a straight
+    /// one, a typographic one for a typographic one, and each within the string that it stands in.
+    fn partner(&mut self, open: Quote, from: usize, behind_bracket: bool) -> Option<usize> {
+        let slot = match (open.kind, open.len) {
+            _ if behind_bracket => 14 + open.escapes.min(3),
+            (b'"', 1) => open.escapes.min(3),
+            (b'\'', 1) => 4 + open.escapes.min(3),
+            (b'"', _) => 12,
+            (b'\'', _) => 13,
+            _ => 8 + open.escapes.min(3),
+        };
+        let end = match self.mode_count {
+            0 => self.src.len(),
+            inner => self.modes[inner - 1].end,
+        };
+        let mut at = from.max(self.unclosed[slot]);
         let mut escapes = 0;
-        while at < self.src.len() {
+        while at < end {
             let byte = self.src[at];
             if byte == b'\\' {
                 escapes += 1;
@@ -747,16 +773,17 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             if (byte == open.kind || byte == 0xE2)
                 && open.is_closed_by(escapes)
                 && let Some((byte, len)) = self.quote_at(at)
-                && byte == open.kind
+                && (byte, len) == (open.kind, open.len)
                 // An apostrophe inside a word closes nothing.
                 && !(byte == b'\'' && self.byte(at + len).is_ascii_alphanumeric())
+                && !(behind_bracket && !matches!(self.src[at - 1 - escapes], b'}' | b']'))
             {
                 return Some(at);
             }
             escapes = 0;
             at += 1;
         }
-        self.unclosed[slot] = true;
+        self.unclosed[slot] = end;
         None
     }
 
@@ -813,6 +840,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
             end: text_end,
             after,
             outer: self.out.origin,
+            depth: self.depth,
             is_structure,
         };
         match role {

@@ -87,6 +87,7 @@ fn echo(text: &str) {
         ("invalid_request_error", "tools.0: unknown field"),
         ("rate_limit_error", "Too fast, retry after 7 seconds"),
         ("api_error", "the cat sleeps"),
+        ("not_found_error", "no 'cat, no \u{201c}dog, no `mouse"),
     ] {
         let body = |echoed: &str| {
             let body = format!(
