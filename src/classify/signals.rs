@@ -776,7 +776,7 @@ impl<'t, 'w, 'b> Lexer<'t, 'w, 'b> {
                 && (byte, len) == (open.kind, open.len)
                 // An apostrophe inside a word closes nothing.
                 && !(byte == b'\'' && self.byte(at + len).is_ascii_alphanumeric())
-                && !(behind_bracket && !matches!(self.src[at - 1 - escapes], b'}' | b']'))
+                && (!behind_bracket || matches!(self.src[at - 1 - escapes], b'}' | b']'))
             {
                 return Some(at);
             }
