@@ -612,7 +612,7 @@ impl Driver {
 
     /// Notes the verdict on a failed turn in it, so that nothing is classified twice.
     fn judge(&self, turn: &mut Turn<'_>, ambient: Ambient) {
-        if turn.stop_reason == StopReason::Error && turn.verdict.is_none() {
+        if turn.stop_reason == StopReason::Error {
             turn.verdict = Some(self.machine.verdict(turn, ambient.wall));
         }
     }

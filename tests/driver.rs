@@ -7,8 +7,8 @@ use retry_machine::driver::{
     Compaction, Driver, Duty, PromptOutcome, RunCause, RunEnd, SessionEvent, Ticket,
 };
 use retry_machine::{
-    Ambient, AssistantMessage, CompactionCause, Outcome, Phase, RetryEvent, RetryMachine,
-    SettingsPatch, StopReason, Turn, Usage,
+    Ambient, AssistantMessage, CompactionCause, ErrorClass, Outcome, Phase, RetryEvent,
+    RetryMachine, SettingsPatch, StopReason, Turn, Usage, Verdict,
 };
 
 use crate::support::{F, O, R, U, WINDOW};
@@ -267,6 +267,52 @@ fn ab4_an_agent_that_goes_on_after_an_abort() {
     );
     world.driver.run_ended(run, RunEnd::failure(R));
     assert_eq!(world.told(), "run ended · settled: cancelled · over");
+}
+
+/// PR1: how a prompt ends that no retry follows, with what decided.
+#[test]
+fn pr1_outcomes() {
+    let full = AssistantMessage::error(R).with_usage(Usage::of_input(9, 0));
+    let full = Turn::from(full).context_window(8);
+    let given = Turn::failure("what?").verdict(Verdict::new(ErrorClass::Auth));
+    for (end, outcome) in [
+        (AssistantMessage::success().into(), "answered"),
+        (AssistantMessage::aborted().into(), "cancelled"),
+        (RunEnd::failure(F), "failed: auth, fatal"),
+        (RunEnd::failure(O), "failed: overflow, overflow"),
+        (RunEnd::failure("what?"), "failed: unknown, fatal"),
+        (RunEnd::failure(""), "failed: unknown, fatal"),
+        (given.into(), "failed: auth, fatal"),
+        (
+            full.clone()
+                .verdict(Verdict::new(ErrorClass::Overloaded))
+                .into(),
+            "failed: overflow, overflow",
+        ),
+        (full.into(), "failed: overflow, overflow"),
+        (RunEnd::Reported, "failed: unknown, continueFailed"),
+        (
+            RunEnd::NoMessage("no model".to_owned()),
+            "failed: unknown, continueFailed",
+        ),
+    ] {
+        let (mut world, run) = World::prompted();
+        let shown = format!("{end:?}");
+        world.driver.run_ended(run, end);
+        let settled = loop {
+            match world.next() {
+                Duty::Settled(settled) => break settled,
+                Duty::Compact { ticket, .. } => world.driver.compacted(ticket, Compaction::Done),
+                duty => assert!(matches!(duty, Duty::Emit(_)), "{duty:?} after {shown}"),
+            }
+        };
+        let told = match settled.outcome {
+            PromptOutcome::Answered => "answered".to_owned(),
+            PromptOutcome::Cancelled => "cancelled".to_owned(),
+            PromptOutcome::Failed(why) => format!("failed: {}, {}", why.class, why.reason.name()),
+        };
+        assert_eq!(told, outcome, "{shown}");
+    }
 }
 
 /// What only the shell could do is not done for a prompt that it has given up.

@@ -1,8 +1,8 @@
 //! Trace vectors (SPEC section 15), departures (section 13) and what else sections 4 to 9 say.
 
 use retry_machine::{
-    Ambient, AssistantMessage, Effect, EndReason, ErrorClass, Input, MonotonicMillis, Outcome,
-    Phase, RetryEvent, RetryMachine, RetrySettings, Turn, UnixMillis, Verdict,
+    Ambient, AssistantMessage, Effect, EndReason, ErrorClass, ErrorFacts, Input, MonotonicMillis,
+    Outcome, Phase, RetryEvent, RetryMachine, RetrySettings, Turn, UnixMillis, Usage, Verdict,
 };
 
 use crate::support::Do::*;
@@ -290,13 +290,58 @@ fn cl4_usage_against_the_window() {
         (0, 300_000, 0, "S(1,2000) drop sleep 2000"),
         (u64::MAX, u64::MAX, u64::MAX, "S(1,2000) drop sleep 2000"),
     ] {
-        let message = AssistantMessage::error(R)
-            .with_usage(retry_machine::Usage::of_input(input, cache_read));
+        let message = AssistantMessage::error(R).with_usage(Usage::of_input(input, cache_read));
         let turn = Turn::message(&message).context_window(window);
-        let effects_now = RetryMachine::default()
-            .handle(turn.into(), Ambient::at(0))
-            .to_string();
-        assert_eq!(effects_now, effects, "{input} + {cache_read} of {window}");
+        let given = turn.clone().verdict(Verdict::new(ErrorClass::Overloaded));
+        for turn in [turn, given] {
+            let effects_now = RetryMachine::default()
+                .handle(turn.into(), Ambient::at(0))
+                .to_string();
+            assert_eq!(effects_now, effects, "{input} + {cache_read} of {window}");
+        }
+    }
+}
+
+/// EF1: what a run's end announces is what the message then leads to, and to ask changes nothing.
+#[test]
+fn ef1_would_retry() {
+    let full = AssistantMessage::error(R).with_usage(Usage::of_input(9, 0));
+    for (turn, retried) in [
+        (Turn::failure("overloaded"), true),
+        (Turn::failure(U), true),
+        (Turn::failure("what?"), false),
+        (Turn::failure(""), false),
+        (
+            Turn::failure("what?").facts(ErrorFacts::new().status(503)),
+            true,
+        ),
+        (
+            Turn::failure("what?").verdict(Verdict::new(ErrorClass::Network)),
+            true,
+        ),
+        (
+            Turn::failure(R).verdict(Verdict::new(ErrorClass::Auth)),
+            false,
+        ),
+        (Turn::from(full).context_window(8), false),
+        (AssistantMessage::success().into(), false),
+        (AssistantMessage::aborted().into(), false),
+    ] {
+        let mut machine = RetryMachine::default();
+        assert_eq!(
+            machine.would_retry(&turn, Ambient::at(0)),
+            retried,
+            "{turn:?}"
+        );
+        assert_eq!(machine.phase(), Phase::Idle);
+        let effects = machine.handle(turn.clone().into(), Ambient::at(0));
+        let follows = effects.iter().any(|effect| {
+            matches!(
+                effect,
+                Effect::Sleep { .. } | Effect::SwitchCredential { .. }
+            )
+        });
+        assert_eq!(follows, retried, "{turn:?}: {effects}");
     }
 }
 
