@@ -402,6 +402,27 @@ fn jitter() {
     }
 }
 
+/// A wait that ends at a bound is made; one that ends later is not, and the bound that it would pass is named.
+#[test]
+fn bounds_on_elapsed_time() {
+    for (key, max_ms, bound) in [
+        ("maxElapsedMs.chain", 2000_u64, None),
+        ("maxElapsedMs.chain", 1999, Some("chain (1999 ms)")),
+        ("maxElapsedMs.prompt", 2000, None),
+        ("maxElapsedMs.prompt", 1999, Some("prompt (1999 ms)")),
+    ] {
+        let settings = built(RetrySettings::builder().set(key, max_ms));
+        let waits = match bound {
+            None => Ok(2000),
+            Some(bound) => Err(format!(
+                "deadline: Waiting 2000 ms would pass retry.maxElapsedMs.{bound}: no"
+            )),
+        };
+        let told = first(settings, ErrorClass::Overloaded, None, 0);
+        assert_eq!(told, waits, "{key} of {max_ms} ms");
+    }
+}
+
 /// Twelve stories of users of other agents; the sequences of events in the extended form.
 #[test]
 fn stories() {

@@ -125,6 +125,7 @@ pub(super) const RULES: &[Rule] = &[
         any: &[
             "user (aborted|cancelled|canceled|interrupted)",
             "(aborted|cancelled|canceled|interrupted) by (the |)user",
+            "conversation (was |)(aborted|cancelled|canceled|interrupted)",
         ],
         matches: &["AbortError: the run was cancelled by the user"],
         misses: &["429 Too Many Requests for the user"],
@@ -144,6 +145,7 @@ pub(super) const RULES: &[Rule] = &[
             "(exceed*|greater than|larger than|above) … (maximum|max) (output|completion) (tokens|token|length)",
             "invalid max (output |completion |)tokens",
             "output token maximum",
+            "(length|output|token|completion) limit was reached",
             "(ausgabelänge|longitud de salida|longueur de sortie|tamanho da saída|最大出力|出力トークン|输出长度|输出上限)",
             "^max output tokens$",
             "budget tokens",
@@ -185,6 +187,7 @@ pub(super) const RULES: &[Rule] = &[
             "location is not supported",
             "(country|region|territory|location|geographic) … (not supported|not available|not allowed|restricted|unsupported|blocked)",
             "unsupported country",
+            "(doesn't|does not|don't|not) (serve|served|support|cover|offered) (in |)(your|this) (country|region|territory|location)",
             "not available in your (country|region|location)",
             "(地区|区域|国家) … (不可用|不支持|无法使用|受限)",
             "(地區|區域|國家) … (不支援|無法使用|受限|不可用)",
@@ -206,10 +209,12 @@ pub(super) const RULES: &[Rule] = &[
             "account deactivated",
             "deactivated workspace",
             "account (suspended|banned|disabled|blocked)",
+            "too many (computers|devices|machines)",
             "(账号|账户|帳號|帳戶) … (封禁|封鎖|封锁|禁用|停用|停權)",
         ],
         unless: &[
             "(spending|spend|payment|invoice|invoices|billing|balance|credits|unpaid|overdue)",
+            "(auth|authentication|authorization) is disabled",
         ],
         matches: &[
             "您的帳號已被停權",
@@ -262,6 +267,27 @@ pub(super) const RULES: &[Rule] = &[
             "503 无可用渠道",
         ],
         misses: &["404 model acme-2 not found"],
+        ..RULE
+    },
+    // What an agent allows itself.
+    Rule {
+        id: "agent-cap",
+        class: OtherFatal,
+        any: &[
+            "(recursion|recursionlimit) … (limit|reached|exceeded)",
+            "(tool call|tool calls|tool use|iteration|iterations|step|steps|turn|turns) limit (of # |)(reached|exceeded|hit|for)",
+            "(reached|exceeded|hit) (its|the|your) (tool call|tool calls|tool use|iteration|step|turn|turns) limit",
+            "(maximum|max) (number of |)(agent |)(iterations|steps|turns|tool calls|tool roundtrips) (was |)(reached|exceeded|hit)",
+            "(reached|exceeded|hit) (its |the |)(maximum|max) (number of |)(agent |)(iterations|steps|turns|tool calls)",
+        ],
+        matches: &[
+            "Recursion limit of 40 reached without an answer",
+            "Agent stopped: reached the maximum number of turns (12)",
+        ],
+        misses: &[
+            "You have reached your message limit",
+            "429 maximum number of requests reached",
+        ],
         ..RULE
     },
     Rule {
@@ -331,8 +357,12 @@ pub(super) const RULES: &[Rule] = &[
             "usage credits are required",
             "requires usage credits",
         ],
+        unless: &["(limit|limits) (reached|hit) … resets"],
         matches: &["429 Extra usage is required for long context requests."],
-        misses: &["usage limit reached, resets at 5pm"],
+        misses: &[
+            "usage limit reached, resets at 5pm",
+            "Session limit reached, resets 4pm; or turn on extra usage: extra usage is required to go on",
+        ],
         ..RULE
     },
     Rule {
@@ -407,6 +437,7 @@ pub(super) const RULES: &[Rule] = &[
             "too large for model … maximum context",
             "(filled|fills|fill|exhausted|exhausts) the context (window|length)",
             "context (too long|overflow*|is full)",
+            "context shift is disabled",
             "context the overflows",
             "exceed context size",
             "n ctx … (exceed*|too (long|large))",
@@ -498,6 +529,7 @@ pub(super) const RULES: &[Rule] = &[
             "(shorten|trim) your (last |)message",
             "(shorten|trim) (your|the) (prompt|input|conversation|context|messages|message)",
             "provide a shorter (prompt|input)",
+            "(compact|reduce) (the |your |)context",
         ],
         unless: PACE,
         matches: &[
@@ -677,6 +709,7 @@ pub(super) const RULES: &[Rule] = &[
             "(敏感|违规|不当|不适|违法|有害) … (内容|信息|词)",
             "(内容|信息) … (敏感|违规|安全|审核|不合规|不适)",
             "(敏感|违规)内容",
+            "(响应|回复|内容|输出|回應|回覆|內容|輸出) … (过滤|過濾|屏蔽|拦截|攔截)",
             "内容(安全|审核|违规|敏感)",
             "(敏感|違規|不當|不適|違法|有害) … (內容|資訊|詞)",
             "(內容|訊息) … (敏感|違規|安全|審核)",
@@ -781,7 +814,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "billing",
         class: Billing,
         any: &[
-            "insufficient (balance|credit|credits|funds|account balance|user quota|subscription)",
+            "insufficient (account |available |)(balance|credit|credits|funds|user quota|subscription)",
             "(balance|credit balance|credits|wallet|funds) (is |are |too |)(too low|insufficient|exhausted|not enough|depleted|empty|low|negative)",
             "(not enough|no|out of|run out of|ran out of|lack|lacks|without|requires more|needs more|any) (available |remaining |)(credit|credits|balance|funds)",
             "requires … credits",
@@ -849,6 +882,7 @@ pub(super) const RULES: &[Rule] = &[
             "limit resets",
             "resets at",
             "(fair use|公平使用)",
+            "(queue|time|wait|retry|latency) budget",
         ],
         matches: &[
             "Your card was declined",
@@ -903,7 +937,8 @@ pub(super) const RULES: &[Rule] = &[
             "(failed to|cannot|could not|unable to) authenticate",
             "token signature is invalid",
             "sso session",
-            "(未登录|尚未登录|未登陆)",
+            "(未登录|尚未登录|未登陆|重新登录|重新登陆|重新登入|已登出)",
+            "(gateway|api|account|model) access failed",
             "(clave|clé|chave) … (no válida|non valide|não válida)",
             "ungültiger api schlüssel",
             "неверный api ключ",
@@ -1137,6 +1172,7 @@ pub(super) const RULES: &[Rule] = &[
             "not valid json",
             "(invalid|malformed) json response",
             "(response|completion|output|answer|reply) (is|was) (empty|null|malformed)",
+            "(returned|received|sent|got) (an |)empty",
         ],
         matches: &[
             "500 Thinking is not supported",
@@ -1200,6 +1236,7 @@ pub(super) const RULES: &[Rule] = &[
             "(rpd|tpd)",
             "(weekly|daily|monthly) … limit",
             "day limit: #",
+            "(free|hour|hourly|day|daily|week|weekly|month|monthly) allocated quota",
         ],
         matches: &[
             "Limit of 5 requests per 10 seconds exceeded",
@@ -1230,6 +1267,7 @@ pub(super) const RULES: &[Rule] = &[
             "(rpd|tpd|by day|by model by day)",
             "(for this|this) (month|week|day)",
             "(daily|weekly|monthly) … limit",
+            "(daily|weekly|monthly|hourly) … (allowance|allocation) (is |was |has been |)(reached|exceeded|exhausted|used)",
             "account's rate limit",
             "global rate limit",
             "rate limit that restricts",
@@ -1686,6 +1724,8 @@ pub(super) const RULES: &[Rule] = &[
             "unexpected end of",
             "(unterminated string|eof while parsing|end of file before)",
             "(stream|streaming|streamed) (response |)(ended|closed|disconnected|interrupted|stalled|stall|error|reset|terminated|failed|read error|was interrupted|relay|aborted)",
+            "(response|generation|connection|output) (has |)stalled",
+            "(stalled|broke off|cut off) mid (stream|response)",
             "stream … (ended|closed) (before|without)",
             "(stream|response) … before (message stop|response completed|completion|a terminal|a finish|finish)",
             "(response|body|stream) (body |)closed",
@@ -2005,6 +2045,8 @@ pub(super) const RULES: &[Rule] = &[
             "upstream error",
             "something went wrong",
             "error (has |)occurred",
+            "error when (talking|connecting|speaking) to",
+            "while retrying upstream",
             "(generation|inference|prediction|completion) failed",
             "model output error",
         ],
