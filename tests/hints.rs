@@ -108,7 +108,11 @@ impl Row {
     /// What is wrong, if anything.
     fn fault(&self) -> Option<String> {
         let found = hint(self.text, &self.facts(), millis(self.now));
-        let value = found.map(|hint| hint.value);
+        let value = found.map(|hint| match (hint.span(), hint.instant()) {
+            (Some(ms), None) => HintValue::Span(ms),
+            (None, Some(at)) => HintValue::Instant(at),
+            told => panic!("{hint:?} told as {told:?}"),
+        });
         let source = found.map(|hint| hint.source);
         let is_right = value == self.expected && (self.source.is_none() || source == self.source);
         (!is_right).then(|| {
@@ -395,7 +399,9 @@ groups! {
         at("{\"metadata\":{\"quotaResetTimeStamp\":\"2026-06-24T08:01:30Z\"}}", "2026-06-24T08:01:30Z"),
         span("{\"type\":\"usage_limit_reached\",\"resets_in_seconds\":13872}", 13_872_000),
         at("{\"type\":\"usage_limit_reached\",\"resets_at\":1782288090}", "2026-06-24T08:01:30Z"),
-        // Two that disagree: the longer one.
+        span("{\"reset_ms\":1500}", 1500),
+        // Two that disagree: the longer one. Two that agree: the one that is easier to trust.
+        span("429, try again in 5 s", 5 * SECOND).header("Retry-After", "5").from(HintSource::Header),
         span("{\"resets_at\":1782288090,\"resets_in_seconds\":100}", 100 * SECOND),
         at("{\"resetsAt\":\"2026-06-24T08:01:30.000Z\"}", "2026-06-24T08:01:30Z"),
         at("{\"reset_time\":\"2026-06-24T10:01:30+0200\"}", "2026-06-24T08:01:30Z"),
@@ -736,6 +742,29 @@ fn named_zones() -> Vec<Row> {
             "resets 10:30\u{202f}PM (Europe/Berlin)",
             "2026-06-24T20:30:00Z",
         ),
+        // Behind time and zone another sentence begins, unless a small word joins it.
+        at(
+            "resets 7am (Europe/London) on Jul 10",
+            "2026-07-10T06:00:00Z",
+        ),
+        at("resets 7am UTC on the 10 of July", "2026-07-10T07:00:00Z"),
+        at(
+            "resets 7am UTC Jul 10 saw another fault",
+            "2026-06-25T07:00:00Z",
+        ),
+        at("resets 7:41 UTC on Jul 10 2027", "2027-07-10T07:41:00Z"),
+        at(
+            "resets 7am UTC the next time Jul 10",
+            "2026-07-10T07:00:00Z",
+        ),
+        at(
+            "resets 7am UTC the next time at Jul 10",
+            "2026-06-25T07:00:00Z",
+        ),
+        // Two dates: the first.
+        at("resets Jul 10 2026-07-11 7am UTC", "2026-07-10T00:00:00Z"),
+        none("resets on Friday"),
+        none("resets July, 5pm UTC"),
         at("resets 12am (Europe/London)", "2026-06-24T23:00:00Z"),
         at("resets 12pm (Europe/London)", "2026-06-24T11:00:00Z"),
         at("resets at midnight Pacific Time", "2026-06-25T07:00:00Z"),

@@ -189,7 +189,7 @@ pub(super) fn key_kind(key: &[u8]) -> Option<HintKind> {
         | b"retryafterinseconds" => HintKind::Seconds,
         // Google writes its unit; clients write their own plain numbers under the same name.
         b"retrydelay" => HintKind::Words,
-        b"xratelimitresetms" | b"ratelimitresetms" | b"resetms" => HintKind::ResetMillis,
+        b"resetms" => HintKind::ResetMillis,
         b"xratelimitreset"
         | b"ratelimitreset"
         | b"resetsat"
