@@ -378,7 +378,11 @@ impl KeyRole {
             | b"output" | b"choices" | b"delta" | b"instructions" | b"system" | b"metadatauser" => {
                 Self::Echo
             }
-            _ => Self::Unknown,
+            // The message of a code: `stopReasonMessage`.
+            _ => match key.strip_suffix(b"message").map(Self::of) {
+                Some(Self::Code | Self::Message) => Self::Message,
+                Some(Self::Echo | Self::Unknown) | None => Self::Unknown,
+            },
         }
     }
 }
