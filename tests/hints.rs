@@ -764,6 +764,14 @@ fn named_zones() -> Vec<Row> {
             "resets 7am UTC the next time at Jul 10",
             "2026-06-25T07:00:00Z",
         ),
+        // What stands behind a date and is no year.
+        at("resets Jul 10, 2500 requests a day", "2026-07-10T00:00:00Z"),
+        at("resets Jul 10 1200", "2026-07-10T00:00:00Z"),
+        at("resets Jul 10 2027-5", "2026-07-10T00:00:00Z"),
+        at("resets Jul 10 2027:5", "2026-07-10T00:00:00Z"),
+        at("resets Jul 10 2027x", "2026-07-10T00:00:00Z"),
+        at("resets Jul 10 2027", "2027-07-10T00:00:00Z"),
+        at("resets Jul 10 2027 2028", "2027-07-10T00:00:00Z"),
         // Two dates: the first.
         at("resets Jul 10 2026-07-11 7am UTC", "2026-07-10T00:00:00Z"),
         none("resets on Friday"),
@@ -822,6 +830,73 @@ fn named_zones() -> Vec<Row> {
         )
         .now("2026-10-03T08:00:00Z"),
     ]
+}
+
+/// HI2: a zone's letters, in the season in which it has them, mean what the zone data says.
+#[cfg(feature = "tz-bundled")]
+#[test]
+fn hi2_letters_of_zones() {
+    const WINTER: &str = "2027-01-10";
+    const SUMMER: &str = "2027-07-10";
+    for (letters, zone, day) in [
+        ("WET", "Europe/Lisbon", WINTER),
+        ("WEST", "Europe/Lisbon", SUMMER),
+        ("BST", "Europe/London", SUMMER),
+        ("CET", "Europe/Madrid", WINTER),
+        ("CEST", "Europe/Madrid", SUMMER),
+        ("MEZ", "Europe/Berlin", WINTER),
+        ("MESZ", "Europe/Berlin", SUMMER),
+        ("EET", "Europe/Athens", WINTER),
+        ("EEST", "Europe/Athens", SUMMER),
+        ("MSK", "Europe/Moscow", WINTER),
+        ("SAST", "Africa/Johannesburg", WINTER),
+        ("IST", "Asia/Kolkata", WINTER),
+        ("ICT", "Asia/Bangkok", WINTER),
+        ("WIB", "Asia/Jakarta", WINTER),
+        ("SGT", "Asia/Singapore", WINTER),
+        ("HKT", "Asia/Hong_Kong", WINTER),
+        ("PHT", "Asia/Manila", WINTER),
+        ("AWST", "Australia/Perth", WINTER),
+        ("JST", "Asia/Tokyo", WINTER),
+        ("KST", "Asia/Seoul", WINTER),
+        ("日本時間", "Asia/Tokyo", WINTER),
+        ("한국시간", "Asia/Seoul", WINTER),
+        ("北京时间", "Asia/Shanghai", WINTER),
+        ("Beijing Time", "Asia/Shanghai", WINTER),
+        ("ACST", "Australia/Darwin", WINTER),
+        ("AEST", "Australia/Brisbane", WINTER),
+        ("ACDT", "Australia/Adelaide", WINTER),
+        ("AEDT", "Australia/Sydney", WINTER),
+        ("NZDT", "Pacific/Auckland", WINTER),
+        ("NZST", "Pacific/Auckland", SUMMER),
+        ("NDT", "America/St_Johns", SUMMER),
+        ("ADT", "America/Halifax", SUMMER),
+        ("BRT", "America/Sao_Paulo", WINTER),
+        ("ART", "America/Argentina/Buenos_Aires", WINTER),
+        ("EST", "America/New_York", WINTER),
+        ("EDT", "America/New_York", SUMMER),
+        ("ET", "America/New_York", SUMMER),
+        ("Eastern Time", "America/New_York", WINTER),
+        ("CDT", "America/Chicago", SUMMER),
+        ("CT", "America/Chicago", WINTER),
+        ("MST", "America/Denver", WINTER),
+        ("MDT", "America/Denver", SUMMER),
+        ("Mountain Standard Time", "America/Denver", WINTER),
+        ("PST", "America/Los_Angeles", WINTER),
+        ("PDT", "America/Los_Angeles", SUMMER),
+        ("Pacific daylight time", "America/Los_Angeles", SUMMER),
+        ("AKST", "America/Anchorage", WINTER),
+        ("AKDT", "America/Anchorage", SUMMER),
+        ("HST", "Pacific/Honolulu", WINTER),
+    ] {
+        let resets = |zone: &str| {
+            let text = format!("resets {day} 15:00 {zone}");
+            hint(&text, &ErrorFacts::new(), millis(NOW))
+        };
+        let by_data = resets(&format!("({zone})"));
+        assert!(by_data.is_some(), "{zone}");
+        assert_eq!(resets(letters), by_data, "{letters} of {zone}");
+    }
 }
 
 /// HI2: an instant in the past counts as 0.
