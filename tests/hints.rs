@@ -764,6 +764,10 @@ fn named_zones() -> Vec<Row> {
             "resets 7am UTC the next time at Jul 10",
             "2026-06-25T07:00:00Z",
         ),
+        // This very instant is past.
+        at("resets 8am UTC", "2026-06-25T08:00:00Z"),
+        at("resets on the 24th at 8am UTC", "2026-07-24T08:00:00Z"),
+        at("resets Jul 10 at 7am", "2026-07-09T22:00:00Z").zone("Asia/Tokyo"),
         // What stands behind a date and is no year.
         at("resets Jul 10, 2500 requests a day", "2026-07-10T00:00:00Z"),
         at("resets Jul 10 1200", "2026-07-10T00:00:00Z"),
@@ -877,6 +881,7 @@ fn hi2_letters_of_zones() {
         ("EDT", "America/New_York", SUMMER),
         ("ET", "America/New_York", SUMMER),
         ("Eastern Time", "America/New_York", WINTER),
+        ("CST", "America/Chicago", WINTER),
         ("CDT", "America/Chicago", SUMMER),
         ("CT", "America/Chicago", WINTER),
         ("MST", "America/Denver", WINTER),
