@@ -256,6 +256,7 @@ groups! {
         // Past: counts as 0 when it is measured.
         header_at("Retry-After", "Fri, 31 Dec 1999 23:59:59 GMT", "1999-12-31T23:59:59Z"),
         header_at("Retry-After", "Sunday, 06-Nov-94 08:49:37 GMT", "1994-11-06T08:49:37Z"),
+        header_at("Retry-After", "Wednesday, 21-Oct-26 07:28:00 GMT", "2026-10-21T07:28:00Z"),
     ];
     hi2_http_dates_beside_a_date_header: [
         header("Retry-After", "Wed, 24 Jun 2026 08:01:30 GMT", Some(90 * SECOND))
@@ -779,6 +780,21 @@ fn named_zones() -> Vec<Row> {
         at("resets Jul 10 2027", "2027-07-10T00:00:00Z"),
         at("resets Jul 10 2027 2028", "2027-07-10T00:00:00Z"),
         none("resets at 2026-06-301"),
+        none("resets Jul 10:30"),
+        none("resets Jul 10 requests"),
+        none("resets Jul 10x"),
+        at("resets 05.07.2026", "2026-07-05T00:00:00Z"),
+        at("resets 07/24/2026", "2026-07-24T00:00:00Z"),
+        at("resets 24/07/2026", "2026-07-24T00:00:00Z"),
+        none("resets 12/11/2026"),
+        // Offsets: two digits at least behind a time, and no more than there are.
+        at("resets 2026-07-10 15:00 +05", "2026-07-10T10:00:00Z"),
+        at("resets 2026-07-10 15:00 -07:00", "2026-07-10T22:00:00Z"),
+        at("resets 2026-07-10 15:00 +15:59", "2026-07-09T23:01:00Z"),
+        at("resets 2026-07-10 15:00 +5", "2026-07-10T15:00:00Z"),
+        at("resets 2026-07-10 15:00 +16:00", "2026-07-10T15:00:00Z"),
+        at("resets 2026-07-10 15:00 +05:60", "2026-07-10T15:00:00Z"),
+        at("resets 2026-07-10 15:00 +05:00x", "2026-07-10T15:00:00Z"),
         none("resets Jul 105"),
         // Two dates: the first.
         at("resets Jul 10 2026-07-11 7am UTC", "2026-07-10T00:00:00Z"),

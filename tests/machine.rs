@@ -302,6 +302,32 @@ fn cl4_usage_against_the_window() {
     }
 }
 
+/// ST10: a run that is not the current one cannot fail to start, in flight or while the current one drains.
+#[test]
+fn st10_continue_failed_of_an_earlier_run() {
+    let mut world = World::new(RetrySettings::default());
+    world.play(&[E(R), Wake]);
+    let first = world.run.expect("a run");
+    world.play(&[E(R), Wake]);
+    let second = world.run.expect("a run");
+    let mut machine = world.machine;
+    let mut fails = |machine: &mut RetryMachine, run| {
+        let error = "late".into();
+        let effects = machine.handle(Input::ContinueFailed { run, error }, Ambient::at(9000));
+        effects.to_string()
+    };
+    assert_eq!(fails(&mut machine, first), "–");
+    let mut draining = machine.clone();
+    assert_eq!(fails(&mut machine, second), "X(false,2,\"late\")");
+    assert_eq!(machine.phase(), Phase::Idle);
+
+    let _ = draining.handle(Input::AbortRetry, Ambient::at(9000));
+    assert_eq!(fails(&mut draining, first), "–");
+    assert_eq!(draining.phase(), Phase::Draining);
+    assert_eq!(fails(&mut draining, second), "–");
+    assert_eq!(draining.phase(), Phase::Idle);
+}
+
 /// EF1: what a run's end announces is what the message then leads to, and to ask changes nothing.
 #[test]
 fn ef1_would_retry() {
