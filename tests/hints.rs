@@ -799,6 +799,8 @@ fn named_zones() -> Vec<Row> {
         // Two dates: the first.
         at("resets Jul 10 2026-07-11 7am UTC", "2026-07-10T00:00:00Z"),
         none("resets on Friday"),
+        none("resets Friday UTC"),
+        none("resets on the 11th 2026-07-12"),
         none("resets July, 5pm UTC"),
         at("resets 12am (Europe/London)", "2026-06-24T23:00:00Z"),
         at("resets 12pm (Europe/London)", "2026-06-24T11:00:00Z"),
