@@ -196,11 +196,12 @@ fn hostile(classifier: &Classifier, table: &mut Table) {
             "×",
             AtMost(2.2),
         );
+        // As much is read, but with the middle left out it can be something else.
         table.ratio(
             format!("{name}: 1 MB / 12 kB"),
             Some(huge),
             Some(whole),
-            AtMost(1.5),
+            AtMost(3.0),
         );
     }
 }
