@@ -311,7 +311,7 @@ fn st10_continue_failed_of_an_earlier_run() {
     world.play(&[E(R), Wake]);
     let second = world.run.expect("a run");
     let mut machine = world.machine;
-    let mut fails = |machine: &mut RetryMachine, run| {
+    let fails = |machine: &mut RetryMachine, run| {
         let error = "late".into();
         let effects = machine.handle(Input::ContinueFailed { run, error }, Ambient::at(9000));
         effects.to_string()
