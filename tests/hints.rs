@@ -439,6 +439,12 @@ groups! {
     hi2_try_again: [
         span("Please try again in 2.5s.", 2500).from(HintSource::Words),
         span("Please try again in 644ms.", 644),
+        span("Please try again in 12,500 ms.", 12_500),
+        none("Please try again in ,500 s."),
+        span("Please try again in 2m 1h", 2 * MINUTE),
+        // Never earlier than asked, by however little.
+        span("Please try again in 1.0000000001s", 1001),
+        span("Please try again in 1.0000000000s", 1000),
         span("Please try again in 1h 2m.", 62 * MINUTE),
         span("Please try again in 7m12s. Visit https://example.test/limits", 432_000),
         span("try again in 6m0s", 6 * MINUTE),
