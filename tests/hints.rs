@@ -212,6 +212,8 @@ groups! {
         header("Retry-After", "30s", Some(30 * SECOND)),
         header("Retry-After", "120 seconds", Some(2 * MINUTE)),
         header("Retry-After", "PT1M30S", Some(90 * SECOND)),
+        header("Retry-After", "P1D", Some(24 * HOUR)),
+        header("Retry-After", "P1W", Some(7 * 24 * HOUR)),
     ];
     hi2_retry_after_header_that_is_broken: [
         header("Retry-After", "", None),
@@ -442,6 +444,7 @@ groups! {
         span("Please try again in 12,500 ms.", 12_500),
         none("Please try again in ,500 s."),
         span("Please try again in 2m 1h", 2 * MINUTE),
+        span("Please try again in 5m 5m", 5 * MINUTE),
         // Never earlier than asked, by however little.
         span("Please try again in 1.0000000001s", 1001),
         span("Please try again in 1.0000000000s", 1000),
