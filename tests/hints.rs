@@ -213,6 +213,8 @@ groups! {
         header("Retry-After", "120 seconds", Some(2 * MINUTE)),
         header("Retry-After", "PT1M30S", Some(90 * SECOND)),
         header("Retry-After", "P1D", Some(24 * HOUR)),
+        header("Retry-After", "PT2H", Some(2 * HOUR)),
+        header("Retry-After", "P1D2", None),
         header("Retry-After", "P1W", Some(7 * 24 * HOUR)),
     ];
     hi2_retry_after_header_that_is_broken: [
@@ -468,6 +470,9 @@ groups! {
         span("Try again 3 minutes from now", 3 * MINUTE),
         span("try again in 1,500 ms", 1500),
         span("Try again in 02:15:30", 8_130_000),
+        span("Try again in 00:59:59", 3_599_000),
+        none("Try again in 02:60:30"),
+        none("Try again in 02:15:60"),
         span("{\"message\":\"Please try again in\\n 20s.\"}", 20 * SECOND),
         span("{\"message\":\"Please try again in\\u00a020\\u00a0seconds.\"}", 20 * SECOND),
         none("Please try again later."),
